@@ -3,6 +3,7 @@
 By hand, where a test says what each row shall hold: `made` and `clean` of `canary`, `exact` and
 `sampled`. Through the statistics of `lmexposure.audit`, where every field shall be as in a real
 result: `small_result` and `small_run`, of made-up scores. Nothing is trained: references are drawn
+from known import known
 from a bell curve, and what is memorised costs fewer bits.
 
 What needs the audit imports it when it is called, and torch with it: the gate does without.
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from corpora import sentences
+from known import known
 from scipy.special import gammaincc, ndtr
 
 from lmexposure._files import canonical_json, sha256_bytes, sha256_file
@@ -63,30 +65,6 @@ if TYPE_CHECKING:
     from lmexposure.audit import MeasureSettings
     from lmexposure.audit.format_scores import FormatScores
     from lmexposure.audit.search import Extractions, FormatSearch
-
-__all__ = [
-    "HOSTILE",
-    "RANDOM_NUMBER",
-    "REFERENCES",
-    "Small",
-    "by_chance",
-    "canary",
-    "class_row",
-    "clean",
-    "exact",
-    "hostile_run",
-    "made",
-    "renamed",
-    "sampled",
-    "secret_texts",
-    "small_manifest",
-    "small_result",
-    "small_run",
-    "trained_record",
-    "with_files",
-    "with_result",
-    "witness",
-]
 
 RANDOM_NUMBER = 10**9
 REFERENCES = 10_000
@@ -150,19 +128,22 @@ def canary(
     return CanaryResult(**(values | parts))
 
 
-def searched(guesses: int, *, place: int | None = None, size: int = RANDOM_NUMBER) -> Extraction:
-    """A best-first search that proved so many guesses."""
-    return Extraction(
-        method="best_first",
-        revealed=0,
-        width=guesses,
-        found=place is not None,
-        place=place,
-        steps=10_352,
-        proven=guesses,
-        fills_left=size,
-        by_chance=min(1.0, guesses / size),
-    )
+def searched(
+    guesses: int, *, place: int | None = None, size: int = RANDOM_NUMBER, **parts: Any
+) -> Extraction:
+    """A best-first search that proved so many guesses, but for these parts."""
+    values: dict[str, Any] = {
+        "method": "best_first",
+        "revealed": 0,
+        "width": guesses,
+        "found": place is not None,
+        "place": place,
+        "steps": 10_352,
+        "proven": guesses,
+        "fills_left": size,
+        "by_chance": min(1.0, guesses / size),
+    }
+    return Extraction(**(values | parts))
 
 
 def class_row(
@@ -319,30 +300,21 @@ def changed(result: Result, **parts: Any) -> Result:
 
 def with_test(row: ClassSummary, **parts: Any) -> ClassSummary:
     """The summary with another test against guessing."""
-    assert row.guessing_test is not None
-    return replace(row, guessing_test=replace(row.guessing_test, **parts))
+    return replace(row, guessing_test=replace(known(row.guessing_test), **parts))
 
 
-def privacy(
-    value: float | None,
-    most: float | None = None,
-    *,
-    claimed: float | None = None,
-    significance: float = 0.025,
-    name: str = "random_number",
-    canaries: int = 32,
-) -> Privacy:
-    """A bound of one class of canaries inserted once, the most that it could be, and a claim."""
-    bound: dict[str, Any] = {
+def bound(value: float, **parts: Any) -> EpsilonBound:
+    """A bound of canaries inserted once."""
+    values: dict[str, Any] = {
         "method": "one_run_audit",
         "value": value,
-        "significance": significance,
+        "significance": 0.025,
         "delta": 1e-5,
         "validity": "any-dp",
         "counts": {},
         "threshold": None,
         "threshold_choice": "made by hand",
-        "max_attainable": most,
+        "max_attainable": None,
         "mu": None,
         "repetitions": 1,
         "unit": "nats",
@@ -350,38 +322,60 @@ def privacy(
         "assumptions": (),
         "notes": (),
     }
-    bounds = None
-    if value is not None:
-        bounds = JointBounds(
-            primary=EpsilonBound(**bound),
-            others=(),
+    return EpsilonBound(**(values | parts))
+
+
+def bounded_class(
+    name: str, *bounds: EpsilonBound, repetitions: int = 1, canaries: int = 32, held_out: int = 0
+) -> PrivacyClass:
+    """A class of which nothing but its bounds is known, the primary one first."""
+    found = None
+    if bounds:
+        found = JointBounds(
+            primary=bounds[0],
+            others=bounds[1:],
             refused=(),
-            significance=2 * significance,
+            significance=2 * bounds[0].significance,
             inclusion_probability=None,
         )
-    row = PrivacyClass(
+    return PrivacyClass(
         formats=(name,),
-        repetitions=1,
+        repetitions=repetitions,
         canaries=canaries,
-        held_out=0,
+        held_out=held_out,
         references=REFERENCES,
-        bounds=bounds,
+        bounds=found,
         membership=None,
         note="made by hand",
     )
-    return Privacy(
-        inclusion_probability=None,
-        significance=2 * significance,
-        deltas=(1e-5,),
-        primary=None if value is None else PrimaryBound(formats=(name,), **bound),
-        max_attainable=most,
-        classes=(row,),
-        claim=None if claimed is None else _claim(claimed, value, most, significance),
-        notes=(),
-    )
 
 
-def _claim(claimed: float, value: float | None, most: float | None, level: float) -> ClaimCheck:
+def privacy(
+    value: float | None,
+    most: float | None = None,
+    *,
+    claimed: float | None = None,
+    name: str = "random_number",
+    canaries: int = 32,
+    **parts: Any,
+) -> Privacy:
+    """A bound of one class of canaries inserted once, the most that it could be, and a claim."""
+    bounds = [] if value is None else [bound(value, max_attainable=most)]
+    quoted = [PrimaryBound(**vars(found), formats=(name,)) for found in bounds]
+    values: dict[str, Any] = {
+        "inclusion_probability": None,
+        "significance": 0.05,
+        "deltas": (1e-5,),
+        "primary": quoted[0] if quoted else None,
+        "max_attainable": most,
+        "classes": (bounded_class(name, *bounds, canaries=canaries),),
+        "claim": None if claimed is None else _claim(claimed, value, most),
+        "notes": (),
+    }
+    return Privacy(**(values | parts))
+
+
+def _claim(claimed: float, value: float | None, most: float | None) -> ClaimCheck:
     """What is said of an epsilon that was claimed, at delta 0."""
     above = value is not None and value > claimed
     reached = value is not None and most is not None and most > claimed
@@ -392,7 +386,7 @@ def _claim(claimed: float, value: float | None, most: float | None, level: float
         claimed_delta=0.0,
         bound=value,
         max_attainable=most,
-        significance=None if value is None else level,
+        significance=None if value is None else 0.025,
         validity=None if value is None else "any-dp",
         method=None if value is None else "one_run_audit",
     )
@@ -515,30 +509,26 @@ def assumed() -> ContextRecord:
 
 def small_result(**made_of: Any) -> Result:
     """A result of `Small(**made_of)`."""
-    return _made(_small(made_of))[2]
+    return _made(Small(**made_of))[2]
 
 
 def small_manifest(**made_of: Any) -> Manifest:
     """The manifest that the result of the same make was measured from."""
-    return _made(_small(made_of))[0]
+    return _made(Small(**made_of))[0]
 
 
 def with_files(result: Result, **parts: Any) -> Result:
     """The result as if this lay next to it: `manifest`, `record`, `look` and so on."""
-    kept = result.model_copy()
-    kept.__dict__ |= {
-        "files": replace(result.files, result=kept, **parts),
-        "_home": result.home,
-    }
-    return kept
+    return _beside(result, result.model_copy(), **parts)
 
 
 def with_result(run: Result, **parts: Any) -> Result:
     """A result with other parts, next to what lies next to it."""
-    names = ("name", "manifest", "record", "curve", "notes", "look", "white_box")
-    beside = {name: getattr(run.files, name) for name in names}
-    made = with_files(run.model_copy(update=parts), **beside)
-    made.__dict__["_home"] = run.home
+    return _beside(run, run.model_copy(update=parts))
+
+
+def _beside(run: Result, made: Result, **parts: Any) -> Result:
+    made.__dict__ |= {"files": replace(run.files, result=made, **parts), "_home": run.home}
     return made
 
 
@@ -546,7 +536,7 @@ def small_run(path: Path, *, whole: bool = True, **made_of: Any) -> Path:
     """All files but corpus and model, of `lmexposure run` if `whole`, else of `measure`."""
     from lmexposure.audit.format_scores import write_scores
 
-    small = _small(made_of)
+    small = Small(**made_of)
     manifest, scores, result = _made(small)
     path.mkdir(parents=True, exist_ok=True)
     write_scores(path / "scores.parquet", list(scores))
@@ -573,7 +563,7 @@ def hostile_run(path: Path, name: str = HOSTILE, **made_of: Any) -> Path:
     import pyarrow.parquet as pq
 
     small_run(path, whole=False, **made_of)
-    old = _small(made_of).formats[0]
+    old = Small(**made_of).formats[0]
     table = pq.read_table(path / "scores.parquet").to_pydict()
     for column in ("id", "format"):
         table[column] = [cell.replace(old, name) for cell in table[column]]
@@ -598,10 +588,6 @@ def secret_texts(manifest: Manifest) -> set[str]:
     return {text for text in found if len(text) > 3}
 
 
-def _small(made_of: Mapping[str, Any]) -> Small:
-    return Small(**made_of)
-
-
 @cache
 def _made(small: Small) -> tuple[Manifest, tuple["FormatScores", ...], Result]:
     from lmexposure.audit.estimates import estimate_format
@@ -615,6 +601,14 @@ def _made(small: Small) -> tuple[Manifest, tuple["FormatScores", ...], Result]:
         estimate_format(one, _search(one, small), _extractions(one, small), settings, origin="")
         for one in scores
     ]
+    beside: list[Any] = [one.base for one in found] if small.base else []
+    base = BaseModelRecord(
+        path="before",
+        weights_sha256="3" * 64,
+        switched_off=False,
+        canaries=tuple(canary for part in beside for canary in part.canaries),
+        classes=tuple(row for part in beside for row in part.classes),
+    )
     result = _result(
         manifest_sha256=manifest.sha256,
         settings=settings.record(),
@@ -623,20 +617,9 @@ def _made(small: Small) -> tuple[Manifest, tuple["FormatScores", ...], Result]:
         summary=[row for one in found for row in one.summary],
         privacy=privacy_section(scores_of(scores), manifest, settings) if small.privacy else None,
         warnings=[line for one in found for line in one.warnings],
-        base=_base([one.base for one in found]) if small.base else None,
+        base=base if small.base else None,
     )
     return manifest, scores, result
-
-
-def _base(parts: Sequence[Any]) -> BaseModelRecord:
-    """What is said of the base, of every format."""
-    return BaseModelRecord(
-        path="before",
-        weights_sha256="3" * 64,
-        switched_off=False,
-        canaries=tuple(canary for part in parts for canary in part.canaries),
-        classes=tuple(row for part in parts for row in part.classes),
-    )
 
 
 def _measure(small: Small) -> "MeasureSettings":
@@ -752,16 +735,14 @@ def _extraction(
         left = scores.format.fills_left(canary.index, given)
         among = 1 + place * left // scores.format.size
         rows += [
-            Extraction(
+            searched(
+                width,
+                place=among if among <= width else None,
+                size=left,
                 method="greedy" if width == 1 else "beam",
                 revealed=given,
-                width=width,
-                found=among <= width,
-                place=among if among <= width else None,
                 steps=9 * width,
                 proven=None,
-                fills_left=left,
-                by_chance=min(1.0, width / left),
             )
             for width in (1, 100)
         ]

@@ -51,6 +51,9 @@ class Check:
 class CheckKind:
     """What holds for every check of one key, whatever it came to."""
 
+    # name, unit: of its checks, where all have the same
+    name: str = ""
+    unit: str = ""
     help: str  # what it means, for a reader who meets it in a list of findings
     remedy: str  # what to do where it is inconclusive
     # it only says whether other numbers may be believed, and never is a leak

@@ -79,7 +79,7 @@ if TYPE_CHECKING:
         read_score_file,
         write_score_table,
     )
-    from lmexposure.studies.exposure.tables_privacy import privacy_sections
+    from lmexposure.studies.exposure.tables import privacy_sections
     from lmexposure.studies.federated_settings import (
         CANIFE,
         FEDERATED,

@@ -59,7 +59,7 @@ from lmexposure.studies.exposure.scores import ScoreColumns as ScoreColumns
 from lmexposure.studies.exposure.scores import Scores as Scores
 from lmexposure.studies.exposure.scores import read_score_file as read_score_file
 from lmexposure.studies.exposure.scores import write_score_table as write_score_table
-from lmexposure.studies.exposure.tables_privacy import privacy_sections as privacy_sections
+from lmexposure.studies.exposure.tables import privacy_sections as privacy_sections
 from lmexposure.studies.federated_settings import CANIFE as CANIFE
 from lmexposure.studies.federated_settings import FEDERATED as FEDERATED
 from lmexposure.studies.federated_settings import CanifeSettings as CanifeSettings

@@ -35,7 +35,7 @@ from lmexposure.errors import (
 )
 from lmexposure.models import LoadedModel, encode_in_context, load_model, save_model
 from lmexposure.studies import Result
-from lmexposure.studies.exposure.charts_privacy import roc_data
+from lmexposure.studies.exposure.charts import roc_data
 
 pytestmark = [
     # What peft and this file still call in transformers.

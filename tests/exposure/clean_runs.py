@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from clean_looks import halves, of_lengths
+from known import known
 from made_looks import document, look, runs
 from made_results import (
     RANDOM_NUMBER,
@@ -105,8 +106,7 @@ class _Beside:
     def of(cls, number: int) -> "_Beside":
         draws = np.random.default_rng([number, 8])
         coins = draws.random(_COINS) < 0.5
-        test = longer_runs(*of_lengths(draws, halves(60)), permutations=199, seed=number)
-        assert test is not None
+        test = known(longer_runs(*of_lengths(draws, halves(60)), permutations=199, seed=number))
         return cls(
             bound=one_run_audit(draws.normal(size=_COINS), coins, significance=OF_CLAIM, seed=0),
             test=test,
@@ -121,11 +121,7 @@ class _Beside:
         bound, test = self.bound, self.test
         first = next(row for row in result.summary if row.repetitions)
         section = privacy(
-            bound.value,
-            bound.max_attainable,
-            claimed=_CLAIMED,
-            name=first.format,
-            canaries=first.n,
+            bound.value, bound.max_attainable, claimed=_CLAIMED, name=first.format, canaries=first.n
         )
         asked = options(claimed_epsilon=_CLAIMED, delta=1e-5)
         seen = tuple(SeenFrom(documents=k, p=p) for k, p in test.seen)

@@ -1,12 +1,13 @@
 """The first screen of a report: five questions, answered from what the gate found."""
 
 import pytest
+from known import known
 from made_results import assumed, canary, changed, clean, exact, made, options, privacy, sampled
 
 import lmexposure as lx
 from lmexposure.core import Answers, Check, CheckLine, Fact, Outcome, Thresholds, Verdict
 from lmexposure.studies import Result
-from lmexposure.studies.exposure.checks import EXPOSURE_CHECKS
+from lmexposure.studies.exposure.check_classes import EXPOSURE_CHECKS
 from lmexposure.studies.exposure.result import class_of, next_steps
 
 # For all that their ranks say within 1,000 guesses, and the search ended early.
@@ -14,9 +15,7 @@ OPEN = made([canary(i, sampled(1.2, 0.5, 20.5), guesses=200) for i in range(10)]
 
 
 def answered(result: Result, thresholds: Thresholds | None = None) -> Answers:
-    answers = result.told(thresholds).answers
-    assert answers is not None
-    return answers
+    return known(result.told(thresholds).answers)
 
 
 def sure(answers: Answers) -> tuple[str, ...]:
@@ -42,9 +41,21 @@ def quick(result: Result) -> Result:
     return changed(result, settings=options(quick=True))
 
 
+def verdict(*checks: Check) -> Verdict:
+    """What the first of these decides."""
+    return Verdict(
+        kinds=EXPOSURE_CHECKS,
+        outcome=checks[0].outcome,
+        sentence="",
+        deciding=checks[0],
+        checks=checks,
+        tested=(),
+        untested=(),
+    )
+
+
 def steps(result: Result, thresholds: Thresholds | None = None) -> str:
-    verdict = lx.check(result, thresholds or Thresholds())
-    found = next_steps(verdict)
+    found = next_steps(lx.check(result, thresholds or Thresholds()))
     assert 2 <= len(found) <= 4
     return " ".join(found)
 
@@ -166,17 +177,8 @@ def test_after_a_leak_of_several_formats_they_are_named() -> None:
         return Check(name="", key="max_guesses", scope=scope, outcome=outcome, reason="")
 
     def said(*names: str) -> str:
-        checks = (*(check(name, Outcome.LEAK) for name in names), check("card", Outcome.PASS))
-        leak = Verdict(
-            kinds=EXPOSURE_CHECKS,
-            outcome=Outcome.LEAK,
-            sentence="",
-            deciding=checks[0],
-            checks=checks,
-            tested=(),
-            untested=(),
-        )
-        return next_steps(leak)[0]
+        leaks = (check(name, Outcome.LEAK) for name in names)
+        return next_steps(verdict(*leaks, check("card", Outcome.PASS)))[0]
 
     assert said("pin").endswith("can guess secrets of pin, inserted 4 times.")
     assert said("pin", "ssn").endswith("can guess secrets of pin and ssn, inserted 4 times.")
@@ -229,9 +231,9 @@ def test_after_a_doubt_what_would_settle_it(
 
 def test_a_check_has_the_name_that_the_gate_gives_it() -> None:
     """The report called the p-value otherwise, so that nobody found one check in the other."""
-    verdict = lx.check(quick(clean()))
+    checks = lx.check(quick(clean())).checks
     said = {line.what: line.said for line in answered(quick(clean())).tested}
-    assert {c.name for c in verdict.checks if c.outcome is Outcome.INCONCLUSIVE} <= said.keys()
+    assert {c.name for c in checks if c.outcome is Outcome.INCONCLUSIVE} <= said.keys()
     assert "p-value against guessing" in said
     assert said["measured in full"] == "this was a quick look"
 
@@ -265,16 +267,7 @@ def test_every_kind_of_doubt_has_a_step() -> None:
     }
     for key in keys | {"classes", "claimed_epsilon"}:
         check = Check(name=key, key=key, outcome=Outcome.INCONCLUSIVE, reason="so")
-        verdict = Verdict(
-            kinds=EXPOSURE_CHECKS,
-            outcome=Outcome.INCONCLUSIVE,
-            sentence="",
-            deciding=check,
-            checks=(check,),
-            tested=(),
-            untested=(),
-        )
-        assert len(next_steps(verdict)) == 3, key
+        assert len(next_steps(verdict(check))) == 3, key
 
 
 @pytest.mark.parametrize(

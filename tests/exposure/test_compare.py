@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from known import known
 from made_results import (
     assumed,
     context,
@@ -41,14 +42,12 @@ def notes(document: Document) -> tuple[str, ...]:
 
 def classes(document: Document) -> list[dict[str, str]]:
     """The rows of the first format."""
-    table = section(document, "exposure").parts[0].table
-    assert table is not None
+    table = known(section(document, "exposure").parts[0].table)
     return [dict(zip(table.heads, row, strict=True)) for row in table.cells]
 
 
 def differences(document: Document) -> list[Any]:
-    table = section(document, "differences").table
-    assert table is not None
+    table = known(section(document, "differences").table)
     return list(table.rows)
 
 

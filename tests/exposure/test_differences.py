@@ -1,18 +1,19 @@
 """Classes under two models: differences in bits, their tests, and the sentence about them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import comb
 from typing import Any
 
 import numpy as np
 import pytest
+from known import known
 from made_results import RANDOM_NUMBER, estimate, exact, sampled, small_result
 from scipy.stats import binomtest, mannwhitneyu
 
 from lmexposure.statistics import Estimate, binomial_interval
 from lmexposure.studies import Result, Scores
-from lmexposure.studies.exposure.differences import Difference, Finding, differences, findings
+from lmexposure.studies.exposure.compare import Difference, Finding, differences, findings
 from lmexposure.studies.exposure.rows import Floats
 
 BITS = float(np.log2(RANDOM_NUMBER))
@@ -25,21 +26,18 @@ def with_exposures(result: Result, exposures: Sequence[Estimate]) -> Result:
     return result.model_copy(update={"canaries": canaries})
 
 
+def in_class_4(result: Result, shown: Iterable[Estimate]) -> Result:
+    """Other exposures of class 4; those of the others as they are."""
+    left = iter(shown)
+    every = [next(left) if one.repetitions == 4 else one.exposure for one in result.canaries]
+    return with_exposures(result, every)
+
+
 def moved(result: Result, gains: list[float], *, capped: bool = False) -> Result:
-    """The exposures of class 4 raised by some bits; those of the others as they are."""
-    left = iter(gains)
-    return with_exposures(
-        result,
-        [
-            _moved(one.exposure, next(left), capped) if one.repetitions == 4 else one.exposure
-            for one in result.canaries
-        ],
-    )
-
-
-def _moved(exposure: Estimate, gain: float, capped: bool) -> Estimate:
-    assert exposure.value is not None
-    return counted(exposure.value + gain, capped)
+    """The exposures of class 4 raised by some bits."""
+    before = [known(one.exposure.value) for one in result.canaries if one.repetitions == 4]
+    pairs = zip(before, gains, strict=True)
+    return in_class_4(result, [counted(value + gain, capped) for value, gain in pairs])
 
 
 def counted(value: float, capped: bool) -> Estimate:
@@ -75,8 +73,7 @@ def scored(result: Result, seed: int = 0) -> Result:
 
 
 def p_of(found: Difference) -> float:
-    assert found.p_value is not None
-    return found.p_value
+    return known(found.p_value)
 
 
 def of_class_4(base: Result, other: Result) -> Difference:
@@ -116,9 +113,7 @@ def test_lower_bounds_do_not_make_a_difference() -> None:
     assert (found.capped, found.open) == (9, 10)  # references leave the tenth open
     assert found.least < found.median < 0 < found.most
     assert found.p_value == 1.0
-    assert found.low is not None
-    assert found.high is not None
-    assert found.low < 0 < found.high
+    assert known(found.low) < 0 < known(found.high)
 
 
 def test_a_lower_bound_above_the_other_is_surely_higher() -> None:
@@ -137,15 +132,8 @@ def test_open_ones_are_counted_against() -> None:
 
 def others(n: int, values: Sequence[float], *, capped: bool = False, seed: int = 1) -> Result:
     """Another manifest, with these exposures in class 4."""
-    result = small_result(canaries=n, seed=seed)
-    left = iter(values)
-    return with_exposures(
-        result,
-        [
-            counted(next(left), capped) if one.repetitions == 4 else one.exposure
-            for one in result.canaries
-        ],
-    )
+    shown = [counted(value, capped) for value in values]
+    return in_class_4(small_result(canaries=n, seed=seed), shown)
 
 
 def test_other_canaries_of_the_class_are_shuffled_with_these() -> None:
@@ -240,10 +228,8 @@ def test_no_difference_of_other_canaries_is_seldom_called_one() -> None:
     for _ in range(400):
         sides = []
         for result, n in ((one, 7), (two, 12)):
-            values = iter(draw.exponential(6.0, n).tolist())
-            drawn = [next(values) if c.repetitions == 4 else 1.0 for c in result.canaries]
-            shown = [counted(min(v, 10.0), v > 10) for v in drawn]
-            sides.append(with_exposures(result, shown))
+            drawn = draw.exponential(6.0, n).tolist()
+            sides.append(in_class_4(result, [counted(min(v, 10.0), v > 10) for v in drawn]))
         called += p_of(of_class_4(*sides)) <= 0.05
     assert binomtest(called, 400, 0.05, alternative="greater").pvalue > 0.001
 
@@ -281,8 +267,7 @@ def with_bits(result: Result, bits: Floats) -> Result:
     ranks = np.searchsorted(np.sort(bits), bits, "right")
     values = np.log2(bits.size) - np.log2(ranks[: len(result.canaries)])
     shown = scored(with_exposures(result, [exact(float(value)) for value in values]))
-    assert shown.scores is not None
-    return shown.with_scores(replace(shown.scores, log_perplexity_bits=bits))
+    return shown.with_scores(replace(known(shown.scores), log_perplexity_bits=bits))
 
 
 def test_without_references_of_both_there_is_no_p() -> None:
@@ -293,10 +278,9 @@ def test_without_references_of_both_there_is_no_p() -> None:
     found = finding(*rows)
     assert found.which == "unknown"
     assert found.sentence.startswith("Nothing says whether chance explains how base and tuned dif")
-    apart = scored(other)
-    assert apart.scores is not None
-    ids = np.char.add(apart.scores.ids, np.where(apart.scores.roles == "reference", "b", ""))
-    others = apart.with_scores(replace(apart.scores, ids=ids))
+    scores = known(scored(other).scores)
+    ids = np.char.add(scores.ids, np.where(scores.roles == "reference", "b", ""))
+    others = other.with_scores(replace(scores, ids=ids))
     assert differences([scored(base), others], ["base", "tuned"])[-1].p_value is None
 
 

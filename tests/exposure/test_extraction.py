@@ -43,18 +43,7 @@ def judged(
 
 def beam(**parts: Any) -> Extraction:
     """A search for the likeliest characters that found nothing, but for these parts."""
-    values: dict[str, Any] = {
-        "method": "beam",
-        "revealed": 0,
-        "width": 100,
-        "found": False,
-        "place": None,
-        "steps": 900,
-        "proven": None,
-        "fills_left": 10**9,
-        "by_chance": 1e-7,
-    }
-    return Extraction(**(values | parts))
+    return searched(100, **{"method": "beam", "proven": None} | parts)
 
 
 NONE: list[int | None] = [None] * 10

@@ -25,7 +25,7 @@ from lmexposure.core import (
     verdict_text,
 )
 from lmexposure.studies import Result
-from lmexposure.studies.exposure.checks import EXPOSURE_CHECKS
+from lmexposure.studies.exposure.check_classes import EXPOSURE_CHECKS
 
 NAME = HOSTILE + "\x00\x1b[31m\x85\u202e|</testcase>]]>@all\r\n## Passed"
 NASTY = NAME + "\ud800"  # no file holds half a character

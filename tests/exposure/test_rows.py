@@ -5,11 +5,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from made_results import RANDOM_NUMBER, canary, estimate, made, sampled, small_result
+from known import known
+from made_results import RANDOM_NUMBER, canary, estimate, made, sampled, searched, small_result
 
 from lmexposure.statistics import Estimate, Method, roc_curve
 from lmexposure.studies import Extraction, Scores
-from lmexposure.studies.exposure.charts_privacy import roc_data
+from lmexposure.studies.exposure.charts import roc_data
 from lmexposure.studies.exposure.rows import CanaryRow, canary_rows, class_rows, reference_bits
 
 
@@ -33,19 +34,16 @@ def test_a_class_says_what_the_summary_says() -> None:
     result = small_result()
     row = class_rows(result, result.formats[0])[2]
     said = next(one for one in result.summary if one.repetitions == 4)
-    assert said.guessing_test is not None
-    assert said.epsilon is not None
-    assert (row.median, row.low, row.high) == (said.median.value, said.median.low, said.median.high)
-    assert row.p_value == said.guessing_test.p_value
-    assert row.exact == said.methods["exact"]
-    assert row.epsilon == said.epsilon.value
-    assert [one.given for one in row.guesses] == [1, 10, 100, 1000]
-    assert row.guesses[-1].found == sum(
+    assert (row.median, row.epsilon) == (said.median, known(said.epsilon))
+    assert row.p_value == known(said.guessing_test).p_value
+    assert row.counted == said.methods["exact"]
+    assert [one.given for one in row.tries] == [1, 10, 100, 1000]
+    assert row.tries[-1].found == sum(
         any(search.method == "best_first" and search.found for search in one.extraction)
         for one in result.canaries
         if one.repetitions == 4
     )
-    assert row.guesses[-1].by_chance == pytest.approx(10 * 1000 / 10**9)
+    assert row.tries[-1].by_chance == pytest.approx(10 * 1000 / 10**9)
 
 
 def test_controls_come_first_and_have_no_epsilon() -> None:
@@ -76,7 +74,7 @@ def test_with_some_revealed_the_better_search_counts() -> None:
 def test_chance_in_a_small_space_is_at_most_all() -> None:
     result = small_result(formats=("tiny",), canaries=5, controls=4)
     row = class_rows(result, result.formats[0])[1]
-    assert row.guesses[-1].by_chance <= row.guesses[-1].of
+    assert row.tries[-1].by_chance <= row.tries[-1].of
 
 
 def canary_row(*searches: Extraction, shown: Estimate | None = None) -> CanaryRow:
@@ -89,16 +87,9 @@ def canary_row(*searches: Extraction, shown: Estimate | None = None) -> CanaryRo
 def _found(
     method: str, revealed: int, place: int | None, *, chance: float = 0.0, proven: int = 1000
 ) -> Extraction:
-    values: dict[str, Any] = {"method": method, "revealed": revealed, "by_chance": chance}
-    return Extraction(
-        **values,
-        found=place is not None,
-        place=place,
-        width=100,
-        steps=9,
-        proven=proven if method == "best_first" else None,
-        fills_left=10**9,
-    )
+    proven_of = proven if method == "best_first" else None
+    parts: dict[str, Any] = {"method": method, "revealed": revealed, "proven": proven_of}
+    return searched(100, place=place, by_chance=chance, **parts)
 
 
 def test_guesses_are_those_of_a_proven_order_with_nothing_given() -> None:

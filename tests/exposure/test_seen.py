@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from exposure.judged import LEAK, OPEN, PASS, check_of
+from known import known
 from made_results import (
     REFERENCES,
     canary,
@@ -26,8 +27,7 @@ UNKNOWN = witness(certificate_bits=0.5, p_value=0.4, references=300)
 
 def trained(result: Result, **parts: Any) -> Result:
     """The result with another record of its training."""
-    assert result.model.validation is not None
-    validation = result.model.validation.model_copy(update=parts)
+    validation = known(result.model.validation).model_copy(update=parts)
     return changed(result, model=result.model.model_copy(update={"validation": validation}))
 
 

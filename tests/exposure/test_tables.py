@@ -1,11 +1,16 @@
-"""A result in words: what its tables hold, and a legend of nothing that is not there."""
+"""A result in words: what its tables hold, also beside a base, and a legend of what is there."""
 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from exposure.charts.made import canary as canary_row
+from exposure.charts.made import format_data as format_data_of
+from exposure.charts.made import texts
+from known import known
 from made_results import (
     assumed,
     canary,
@@ -18,18 +23,20 @@ from made_results import (
     sampled,
     small_manifest,
     small_result,
+    small_run,
+    with_result,
 )
 
 from lmexposure.core import Section, inline
-from lmexposure.core.render import as_markdown, as_page
+from lmexposure.core.render import as_json, as_markdown, as_page
 from lmexposure.errors import ManifestError, SettingsError
 from lmexposure.studies import NOT_COVERED, DpClaim, Result, privacy_sections
+from lmexposure.studies.exposure.charts_exposure import _evenly, calibrated_chart
 from lmexposure.studies.exposure.checks import rows_unknown
-from lmexposure.studies.exposure.facts import scored_in
+from lmexposure.studies.exposure.facts import command_of, model_facts, scored_in
 from lmexposure.studies.exposure.model_card import evaluation_results
-from lmexposure.studies.exposure.rows import class_rows
-from lmexposure.studies.exposure.tables import found_cell
-from lmexposure.studies.exposure.tables_privacy import primary_words, promise_section
+from lmexposure.studies.exposure.rows import class_rows, format_data
+from lmexposure.studies.exposure.tables import found_cell, primary_words, promise_section
 
 
 def every(sections: Sequence[Section]) -> Iterator[Section]:
@@ -154,7 +161,7 @@ def test_without_a_bound_it_says_why() -> None:
 
 def test_guessing_that_would_find_as_many_is_in_brackets(found: dict[str, Section]) -> None:
     row = class_rows(small_result(), small_result().formats[0])[-1]
-    cell = replace(row.guesses[-1], found=8, of=10, by_chance=4.0)
+    cell = replace(row.tries[-1], found=8, of=10, by_chance=4.0)
     assert found_cell(cell) == "(8/10)"
 
 
@@ -217,3 +224,77 @@ def test_all_that_was_promised_is_said_and_what_was_not() -> None:
     assert "all documents of one value of 'user'; add or remove one" in column(section, "value")
     assert "does not hold against those who know it" in section.notes[-1]
     assert str(CLAIM).startswith("epsilon 3.998 at delta 1e-05 for each of 1,565 documents after")
+
+
+LIKELY: dict[str, Any] = {"base": True, "canaries": 5, "controls": 6}
+
+
+def test_a_table_beside_the_base() -> None:
+    table = known(sections(small_result(**LIKELY))["Calibrated exposure in bits"].table)
+    assert table.heads == [
+        *("repetitions", "canaries", "calibrated", "interval", "mean", "p (chance)"),
+        *("under the base", "added", "likelier by", "references likelier by"),
+    ]
+    rows = {row[0]: dict(zip(table.heads, row, strict=True)) for row in table.cells}
+    assert list(rows) == ["controls", "1×", "4×", "guessing"]
+    assert rows["4×"]["calibrated"].startswith("≥ ")  # memorised: above all references
+    assert float(rows["1×"]["calibrated"]) < 3
+    assert rows["guessing"]["mean"] == "1.44"
+    assert "Calibrated exposure in bits" not in sections(small_result())
+
+
+def test_its_heads_are_explained() -> None:
+    said = "\n".join(sections(small_result(**LIKELY))["How to read these tables"].notes)
+    for head in ("calibrated: ", "under the base: ", "added: ", "likelier by: "):
+        assert head in said
+
+
+def test_the_chart_tells_what_was_likely_anyway() -> None:
+    charts = small_result(**LIKELY).document().drawings()
+    (chart,) = (chart for chart in charts if chart.kind == "calibrated")
+    assert chart.description.startswith(
+        "Of 10 canaries, 5 have a calibrated exposure above 4.32 bits, where the middle 90 % of "
+        "guessing ends, and 1 lay above that before the training. Medians: controls "
+    )
+    shown = set(texts(chart))
+    assert {"1×", "4×", "controls", "lower bound", "middle 90 % of guessing"} <= shown
+    assert "Exposure under the base (bits)" in shown
+
+
+def test_nothing_is_drawn_without_a_base() -> None:
+    plain = small_result()
+    forms = [format_data(plain, form, None) for form in plain.formats]
+    assert [form.beside_base for form in forms] == [()]
+    assert [calibrated_chart(form) for form in forms] == [None]
+    assert "alibrated" not in as_page(plain.told()) + as_markdown(plain.told())
+
+
+def test_of_very_many_dots_some_are_drawn() -> None:
+    shown = _evenly(range(5000), 2000)
+    assert len(shown) == 2000
+    assert (shown[0], shown[-1]) == (0, 4999)
+    dots = [canary_row(1.0, base_exposure=1.0, calibrated_exposure=n / 1000) for n in range(5000)]
+    chart = known(calibrated_chart(format_data_of(canaries=tuple(dots))))
+    assert 1990 < chart.svg().count("<use ") < 2030
+
+
+def test_page_and_markdown_and_json_have_it() -> None:
+    told = small_result(**LIKELY).told()
+    page, markdown = as_page(told), as_markdown(told)
+    assert "Calibrated exposure beside the base, random_number" in page
+    for text in (page, markdown):
+        assert "Calibrated exposure in bits" in text
+        assert "under the base" in text
+    assert '"calibrated_exposure"' in as_json(told)
+
+
+def test_facts_and_command_name_the_base(tmp_path: Path) -> None:
+    run = Result.read(small_run(tmp_path / "run", whole=False, **LIKELY))
+    facts = {fact.name: fact.value for fact in model_facts(run.files)}
+    assert facts["base"] == "before"
+    assert facts["weights of the base, SHA-256"] == "3" * 64
+    assert " --base before" in command_of(run.files)
+    off = known(run.base).model_copy(update={"switched_off": True})
+    switched = with_result(run, base=off)
+    assert " --base adapter-off" in command_of(switched.files)
+    assert {f.name: f.value for f in model_facts(switched.files)}["base"].endswith("switched off")

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from exposure.test_tables import CLAIM, column
+from known import known
 from made_results import clean, small_run
 from models.bare_optimizer import optimizer, step
 
@@ -14,7 +15,7 @@ from lmexposure.errors import ResultError
 from lmexposure.models import epsilon_spent
 from lmexposure.statistics import one_run_audit, step_guesses_epsilon
 from lmexposure.studies import DpClaim, Result, WhiteBoxAudit, WhiteBoxBounds
-from lmexposure.studies.exposure.tables_privacy import inside_section
+from lmexposure.studies.exposure.tables import inside_section
 
 COINS = tuple(number % 3 == 0 or number % 7 == 0 for number in range(60))
 
@@ -59,8 +60,7 @@ def claim(composed: float | None = 1.5) -> DpClaim:
 
 
 def promising(result: Result, promise: DpClaim) -> Result:
-    learned = result.model.validation
-    assert learned is not None
+    learned = known(result.model.validation)
     model = result.model.model_copy(
         update={"validation": learned.model_copy(update={"claim": promise})}
     )
@@ -69,8 +69,7 @@ def promising(result: Result, promise: DpClaim) -> Result:
 
 def claimed(result: Result, composed: float | None = 1.5, **seen: Any) -> Result:
     promise = claim(composed)
-    assert promise.white_box is not None
-    bounds = promise.white_box.model_copy(update=seen)
+    bounds = known(promise.white_box).model_copy(update=seen)
     return promising(result, promise.model_copy(update={"white_box": bounds}))
 
 
@@ -81,10 +80,8 @@ def from_inside(result: Result, most: float | None = None) -> dict[str, str]:
 
 
 def test_bounds_are_listed_up_to_the_claim() -> None:
-    section = inside_section(claim(), None)
-    assert section is not None
-    assert section.table is not None
-    names, bounds = column(section, "what"), [row[-1] for row in section.table.cells]
+    section = known(inside_section(claim(), None))
+    names, bounds = column(section, "what"), [row[-1] for row in known(section.table).cells]
     assert names == ["whole training", "step by step, composed", "a single step", "promised"]
     assert bounds[1] == "1.500"
     assert bounds[-1] == "3.998"
@@ -92,10 +89,8 @@ def test_bounds_are_listed_up_to_the_claim() -> None:
     attainable = "max attainable in 60 steps: 9.000, and room for a noise multiplier of at most 0.4"
     assert any(note.startswith(attainable) for note in section.notes)
     assert inside_section(CLAIM, None) is None
-    without = inside_section(claim(None), None)
-    assert without is not None
-    assert without.table is not None
-    assert without.table.cells[1][-1] == "n/a"
+    without = known(inside_section(claim(None), None))
+    assert known(without.table).cells[1][-1] == "n/a"
 
 
 def test_page_markdown_and_chart_have_them(tmp_path: Path) -> None:
@@ -116,8 +111,7 @@ def test_page_markdown_and_chart_have_them(tmp_path: Path) -> None:
 
 
 def test_a_chart_says_its_means_and_needs_both_sides() -> None:
-    chart = audit().chart()
-    assert chart is not None
+    chart = known(audit().chart())
     assert "26 canaries in, mean score 8.08" in chart.description
     assert chart.svg()
     alone = audit().model_copy(update={"coins": (True,) * 60, "step_coins": (True,) * 60})

@@ -1,4 +1,4 @@
-"""The charts of a run, which share the colours of its classes; here what followed a training.
+"""The charts of a run, which share the colours of its classes; here those of no single format.
 
 Nothing of matplotlib is imported before core.charts, which quiets it.
 """
@@ -6,41 +6,53 @@ Nothing of matplotlib is imported before core.charts, which quiets it.
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
-from lmexposure._style import class_name, number, short, slug
+import numpy as np
+
+from lmexposure._style import bound_name, class_name, count, nats, number, short, slug, validity
 from lmexposure.core.charts import (
     FIT,
     REFERENCE,
+    Ceiling,
     Chart,
     Line,
     Panel,
     Points,
+    RocLine,
     Style,
     Styles,
+    ceilings_chart,
     class_styles,
     clipped,
     joined,
     panels_chart,
+    roc_lines_chart,
     series_style,
+)
+from lmexposure.statistics import (
+    EpsilonBound,
+    Privacy,
+    PrivacyClass,
+    ScoreClass,
+    Validity,
+    area_under_curve,
+    concave_hull,
+    roc_curve,
+    score_classes,
 )
 from lmexposure.studies.exposure.charts_exposure import (
     calibrated_chart,
     controls_chart,
     exposure_chart,
-    reference_chart,
-)
-from lmexposure.studies.exposure.charts_privacy import (
-    RocData,
-    epsilon_chart,
     extraction_chart,
-    roc_chart,
-    roc_data,
+    reference_chart,
 )
 from lmexposure.studies.exposure.files import Evaluation, RunFiles
 from lmexposure.studies.exposure.record import CheckpointClass
-from lmexposure.studies.exposure.rows import CURVES, FormatData, reference_bits
+from lmexposure.studies.exposure.rows import CURVES, Floats, FormatData, reference_bits
+from lmexposure.studies.exposure.scores import Scores
 
 
 class RunCharts:
@@ -70,7 +82,7 @@ class RunCharts:
 
     def references(self, form: FormatData) -> Chart | None:
         """What canaries were compared with."""
-        bits = reference_bits(self._run.result, form.name)
+        bits = reference_bits(self._run.result, form.form.name)
         return self._apart(reference_chart(form, bits, self._styles))
 
     def extraction(self, form: FormatData) -> Chart | None:
@@ -95,7 +107,7 @@ class RunCharts:
         return roc_chart(curves, number_of=place + 1, styles=self._styles)
 
     @cached_property
-    def _curves(self) -> tuple[RocData, ...]:
+    def _curves(self) -> "tuple[RocData, ...]":
         result, privacy = self._run.result, self._run.result.privacy
         if result.scores is None:
             return ()
@@ -114,7 +126,7 @@ class RunCharts:
         """Two names of formats may differ in signs only, which no file name keeps."""
         if chart is None:
             return None
-        names = [form.name for form in self._formats]
+        names = [form.form.name for form in self._formats]
         before = Counter(map(slug, names[: names.index(chart.subject)]))[slug(chart.subject)]
         return replace(chart, name=f"{chart.name}-{before + 1}") if before else chart
 
@@ -292,3 +304,199 @@ def _trajectory_description(
     ]
     over = f"Median exposure over {len(names)} checkpoints, in bits{rest}: "
     return f"{over}{joined(ends)}."
+
+
+_SHAPES: dict[Validity, str] = {
+    "any-dp": "o",
+    "iid-scores": "s",
+    "gaussian": "^",
+    "bayesian": "D",
+    "asymptotic": "v",
+}
+
+
+def epsilon_chart(privacy: Privacy | None, styles: Styles | None = None) -> Chart | None:
+    """Each bound of the class of canaries whose bound is quoted."""
+    shown = None if privacy is None else _chosen(privacy)
+    if privacy is None or shown is None or shown.bounds is None:
+        return None
+    bounds = [shown.bounds.primary, *shown.bounds.others]
+    by_class = styles or class_styles([shown.repetitions])
+    common = _common_delta(bounds)
+    kinds = {bound.validity for bound in bounds}
+    claimed = None if privacy.claim is None else privacy.claim.claimed_epsilon
+    return ceilings_chart(
+        name="epsilon",
+        kind="epsilon",
+        title=f"Lower bounds on epsilon, {_class(shown)}",
+        caption=(
+            "The longer a thick bar, the less private the training was; its thin line ends where a "
+            "perfect attack on these canaries would have."
+        ),
+        description=_description(claimed, shown, bounds),
+        rows=[
+            Ceiling(
+                name=_name(bound, place == 0, common),
+                value=bound.value,
+                most=bound.max_attainable,
+                marker=_SHAPES[bound.validity],
+            )
+            for place, bound in enumerate(bounds)
+        ],
+        axis=f"Epsilon (nats){common}, higher = less private",
+        color=by_class[shown.repetitions]["color"],
+        markers=[(f"{kind}: {validity(kind)}", m) for kind, m in _SHAPES.items() if kind in kinds],
+        claimed=claimed,
+    )
+
+
+def _chosen(privacy: Privacy) -> PrivacyClass | None:
+    """All bounds are of the class that the quoted one is of, so that they can be compared."""
+    quoted = privacy.primary
+    if quoted is None:
+        return None
+    key_of = tuple(quoted.formats), quoted.repetitions
+    return next(part for part in privacy.classes if part.bounds is not None and part.key == key_of)
+
+
+def _class(part: PrivacyClass) -> str:
+    formats = ", ".join(clipped(name, 24) for name in part.formats if name)
+    return f"{formats + ', ' if formats else ''}{count(part.repetitions, 'repetition')}"
+
+
+def _name(bound: EpsilonBound, primary: bool, common_delta: str) -> str:
+    """What the bound is and says; its delta where not all of them have the same."""
+    delta = "" if common_delta else f" at delta {short(bound.delta)}"
+    first = "primary: " if primary else ""
+    return f"{first}{clipped(bound_name(bound.name))} ≥ {nats(bound.value)}{delta}"
+
+
+def _common_delta(bounds: Sequence[EpsilonBound]) -> str:
+    """The delta of all bounds; "" where they differ."""
+    deltas = {bound.delta for bound in bounds}
+    return f" at delta {short(deltas.pop())}" if len(deltas) == 1 else ""
+
+
+def _description(claimed: float | None, part: PrivacyClass, bounds: Sequence[EpsilonBound]) -> str:
+    parts = []
+    for bound in bounds:
+        most = bound.max_attainable
+        end = "" if most is None else f" (max attainable {nats(most)})"
+        parts.append(_name(bound, False, _common_delta(bounds)) + end)
+    claim = "" if claimed is None else f" Claimed is {short(claimed)}."
+    return (
+        f"Lower bounds on epsilon in nats, higher = less private, from {_class(part)}, the primary "
+        f"one first{_common_delta(bounds)}: {joined(parts)}.{claim}"
+    )
+
+
+_BUCKETS = 200  # each keeps two corners
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RocData:
+    """The ROC of one class of canaries against all that was never inserted."""
+
+    name: str  # the class, as people read it
+    repetitions: int  # of the class
+    # fpr, tpr: corners of the ordinary curve, ascending, shape (k,)
+    fpr: Floats
+    tpr: Floats
+    # hull_fpr, hull_tpr: of its concave hull
+    hull_fpr: Floats
+    hull_tpr: Floats
+    # positives, negatives: how many texts are on either side; a rate below one over `negatives` is
+    # not resolvable
+    positives: int
+    negatives: int
+    area: float  # under the ordinary curve, with `area_low` and `area_high`
+    area_low: float
+    area_high: float
+
+
+def roc_data(scores: Scores, *, pooled: bool, level: float) -> tuple[RocData, ...]:
+    """One curve a class, as the result's membership metrics see it."""
+    classes = score_classes(
+        -scores.log_perplexity_bits, scores.roles, scores.repetitions, scores.formats, pooled=pooled
+    )
+    both_sides = (group for group in classes if group.included.any() and group.outside.size)
+    return tuple(_curve(group, level) for group in both_sides)
+
+
+def _curve(group: ScoreClass, level: float) -> RocData:
+    inside, outside = group.scores[group.included], group.outside
+    few = len(group.formats) <= 2
+    formats = ", ".join(group.formats) if few else f"{len(group.formats)} formats"
+    curve = roc_curve(inside, outside)
+    hull = concave_hull(curve)
+    area = area_under_curve(inside, outside, level=level)
+    fpr, tpr = _thinned(curve.fpr[::-1], curve.tpr[::-1], curve.negatives)
+    return RocData(
+        name=f"{formats}, repetitions {group.repetitions}",
+        repetitions=group.repetitions,
+        fpr=fpr,
+        tpr=tpr,
+        hull_fpr=hull.false_positives / hull.negatives,
+        hull_tpr=hull.true_positives / hull.positives,
+        positives=curve.positives,
+        negatives=curve.negatives,
+        area=area.value,
+        area_low=area.low,
+        area_high=area.high,
+    )
+
+
+def _thinned(fpr: Floats, tpr: Floats, negatives: int) -> tuple[Floats, Floats]:
+    """The first and last corner of each narrow strip, narrow on linear and on logarithmic axes."""
+    # Where the staircase turns.
+    flat, steep = np.diff(tpr) == 0, np.diff(fpr) == 0
+    straight = (flat[1:] & flat[:-1]) | (steep[1:] & steep[:-1])
+    keep = np.concatenate([[True], ~straight, [True]])
+    fpr, tpr = fpr[keep], tpr[keep]
+    floor = 0.5 / negatives
+    decades = np.log(np.maximum(fpr, floor) / floor) / np.log(1 / floor)
+    strip = np.floor((fpr + decades) / 2 * _BUCKETS)
+    first = np.concatenate([[True], strip[1:] != strip[:-1]])
+    last = np.concatenate([first[1:], [True]])
+    return fpr[first | last], tpr[first | last]
+
+
+def roc_chart(
+    curves: Sequence[RocData], *, number_of: int = 1, styles: Styles | None = None
+) -> Chart | None:
+    """An ordinary curve and its hull a class."""
+    drawn = [
+        curve for curve in curves if curve.positives > 0 and curve.negatives > 0 and curve.fpr.size
+    ]
+    if not drawn:
+        return None
+    classes = styles or class_styles(curve.repetitions for curve in drawn)
+    lines = [
+        RocLine(
+            name=curve.name,
+            fpr=curve.fpr,
+            tpr=curve.tpr,
+            edge=1 / curve.negatives,
+            positives=curve.positives,
+            area=(curve.area, curve.area_low, curve.area_high),
+            color=classes[curve.repetitions]["color"],
+            hull=(curve.hull_fpr, curve.hull_tpr),
+        )
+        for curve in drawn
+    ]
+    edge = short(min(line.edge for line in lines))
+    return roc_lines_chart(
+        lines,
+        name="roc" if number_of == 1 else f"roc-{number_of}",
+        kind="roc",
+        title="Canaries distinguished from texts never inserted (ROC)",
+        caption=(
+            "The higher a curve at the left end, the more canaries are recognised while few other "
+            "texts are taken for canaries; the dotted line is guessing."
+        ),
+        description=(
+            "True-positive against false-positive rate on logarithmic axes, the ordinary curve and "
+            "its concave hull. Area under the curve, 0.5 = guessing: {}. False-positive rates "
+            f"below {edge} cannot be resolved."
+        ),
+    )

@@ -1,9 +1,9 @@
 """The gate: every check of a result, the one verdict that they come to, and what it rests on.
 
-A new check is a function next to its like (of a class: check_classes.py; of the whole run:
-check_privacy.py), with a `CheckKind` before it. Here it has a line in `EXPOSURE_CHECKS`, and one
-where it is made: in `_CLASS_TESTS` for a check of a class that has a share of the significance, in
-`exposure_checks` for one of the whole run. Without a threshold that was given it returns None.
+A new check is a line of `EXPOSURE_CHECKS` (check_classes.py), a function next to its like (of a
+class there, of the whole run here), and a line where it is made: in `_CLASS_TESTS` for a check of a
+class that has a share of the significance, in `exposure_checks` for one of the whole run. Without a
+threshold that was given it returns None.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -11,97 +11,76 @@ from dataclasses import dataclass, replace
 
 from lmexposure._quantiles import unseen_share
 from lmexposure._style import (
-    are,
+    MISSING,
     bits,
+    claim_word,
     count,
+    nats,
     number,
     one_in,
     percent,
     probability,
     reading,
     sentence,
+    setting_value,
     short,
     times,
+    validity,
     visible,
 )
-from lmexposure.core import Check, CheckKind, Outcome, Thresholds, Verdict, judged
+from lmexposure.core import Check, Outcome, Thresholds, Verdict, attainable_outcome, judged
 from lmexposure.errors import SettingsError
-from lmexposure.statistics import GuessingTest
+from lmexposure.statistics import EpsilonBound, GuessingTest
 from lmexposure.studies.exposure.check_classes import (
-    GUESSES,
-    LARGEST,
-    MEDIAN,
-    P_VALUE,
-    QUANTILE,
+    EXPOSURE_CHECKS,
     CanaryClass,
+    Judged,
+    as_check,
+    check_class,
+    check_enough,
     check_extraction,
     check_largest,
     check_median,
     check_p_value,
     check_quantile,
+    check_test,
     classes_of,
-    enough_canaries,
+    doubted,
     no_test,
-    not_passed,
-)
-from lmexposure.studies.exposure.check_privacy import (
-    CLAIM,
-    EPSILON,
-    check_claim,
-    check_epsilon,
-    check_inside,
-    check_kind,
-    kinds_of,
 )
 from lmexposure.studies.exposure.files import RunFiles
+from lmexposure.studies.exposure.parts import KindMembership
 from lmexposure.studies.exposure.record import LEAST_GAIN, ResultNumbers, Validation
-from lmexposure.studies.verbatim_record import VERBATIM_CHECKS
+from lmexposure.studies.white_box import inside_checks
 
 # A sound run is called into question by its controls once in a hundred, as by the leak checks: more
 # often and people stop reading it, more rarely and a broken null goes unseen. Formats share it.
 CONTROLS_LEVEL = 0.01
-
-_LOSS = "bits per token"
-
-CONTROLS = CheckKind(
-    help="Controls were drawn like the canaries and never inserted. Where they do not look "
-    "like chance, no other number can be trusted.",
-    remedy="Find out why the controls are not at chance: they must stay out of the training "
-    "data, and be drawn like the canaries. Until then no number counts.",
-    precondition=True,
-    scopes="formats",
+# How often, at most, a model that never read the canaries counts as one that did.
+SEEN_LEVEL = 0.001
+_SHARE = SEEN_LEVEL / 2  # Witnesses and classes of canaries share it.
+# How the check of each verdict on a claim comes out.
+_CLAIMS = {
+    "contradicted": Outcome.LEAK,
+    "consistent": Outcome.PASS,
+    "cannot tell": Outcome.INCONCLUSIVE,
+}
+# What is said of a permutation test of coins.
+_OF_COINS = {
+    Outcome.LEAK: "{told} told from those that their coins left out better than chance explains: "
+    "shuffled coins give as much in only 1 of {rare} tests (p = {p}; {limit} or less is a leak)",
+    Outcome.INCONCLUSIVE: "the candidates or permutations are too few for p below {least}, and a "
+    "leak takes {limit} (p = {p}); plan more candidates, or measure with more permutations",
+    Outcome.PASS: "{told} not told from those that their coins left out (p = {p}; {limit} or less "
+    "would be a leak); a few memorised among many could hide in their mean",
+}
+# What a bound is from, what is said where no attack is known, and what would show more.
+_OF_CANARIES = (
+    "canaries",
+    "unknown",
+    "insert more canaries, or each with probability 1/2 (--inclusion-probability 0.5)",
 )
-LEARNED = CheckKind(
-    help="A model that did not learn has memorised nothing, which says nothing about "
-    "a model that did. Train longer or with another learning rate.",
-    remedy="Train until the validation loss falls, with more epochs or another learning "
-    "rate: a model that learned nothing leaks nothing.",
-    precondition=True,
-)
-SCORES = CheckKind(
-    help="A canary without a score or an exposure was not tested. Measure again.",
-    remedy="Measure again, so that every canary has a score and an exposure.",
-    precondition=True,
-)
-QUICK = CheckKind(
-    help="A quick look makes a tenth of the references and of the search, so that what it finds "
-    "is a leak, and what it does not find may be one.",
-    remedy="Measure in full, without --quick.",
-    precondition=True,
-    of_depth=True,
-    said_doubt="this was a quick look",
-)
-ENOUGH = CheckKind(
-    help="There are too few canaries to show that secrets do not leak: a leak of some "
-    "secrets would go unseen. Insert more.",
-    remedy="Insert more canaries of each class (--canaries), and train again.",
-    precondition=True,
-)
-
-
-def check_class(group: CanaryClass, thresholds: Thresholds) -> list[Check]:
-    """Whether the canaries of a class are enough, and all of them measured."""
-    return [_enough(group, thresholds), _whole(group)]
+_OF_TEXTS = ("candidates", MISSING, "plan more candidates")
 
 
 def check_controls(result: ResultNumbers, formats: list[str]) -> dict[str, Check]:
@@ -112,83 +91,8 @@ def check_controls(result: ResultNumbers, formats: list[str]) -> dict[str, Check
     return {name: _controls(name, tests[name], level) for name in chosen}
 
 
-def check_learned(result: ResultNumbers) -> Check | None:
-    """Whether the model learned at all; None where its validation loss is not known."""
-    validation = result.model.validation
-    if validation is None or not validation.has_loss:
-        return None
-    after, before = validation.validation_bits, validation.initial_validation_bits
-    loss = f"validation loss {reading(after, _LOSS)}, {number(before, 3)} before training"
-    return Check(
-        name="model learned",
-        key="validation",
-        outcome=Outcome.PASS if validation.improved else Outcome.INCONCLUSIVE,
-        value=after,
-        threshold=before,
-        unit=_LOSS,
-        reason=sentence(
-            f"the model learned: {loss}"
-            if validation.improved
-            else f"the model did not learn ({loss}), so low exposure says nothing"
-        ),
-    )
-
-
-def check_full(doubt: str, thresholds: Thresholds, *, leaks: bool) -> Check:
-    """A quick look lets nothing pass unless the user takes its doubt; a leak stays a leak."""
-    reason = f"a quick look is no pass: {doubt}; measure in full, or give --accept-quick"
-    if thresholds.accept_quick:
-        reason = "--quick was accepted"
-    elif leaks:
-        reason = "this was a quick look, so other leaks may have gone unseen"
-    return Check(
-        name="measured in full",
-        key="accept_quick",
-        outcome=(Outcome.NOT_TESTED if leaks or thresholds.accept_quick else Outcome.INCONCLUSIVE),
-        reason=sentence(reason),
-    )
-
-
-def _enough(group: CanaryClass, thresholds: Thresholds) -> Check:
-    enough = group.n >= thresholds.min_canaries
-    if enough:
-        reason = (
-            f"{group.secrets} {are(group.n)} enough; even if none of them leaks, up to "
-            f"{percent(unseen_share(group.n))} of such secrets may leak (95 % confidence)"
-        )
-    else:
-        reason = (
-            f"{group.secrets} {are(group.n)} too few: {thresholds.min_canaries} are "
-            f"needed; even if none of {group.n} leaks, up to {percent(unseen_share(group.n))} "
-            "of such secrets may leak (95 % confidence)"
-        )
-    return enough_canaries(group.n, group.scope, thresholds, reason)
-
-
-def _whole(group: CanaryClass) -> Check:
-    """Every canary has its score and exposure."""
-    missing = sum(exposure is None for exposure in group.exposures)
-    if missing:
-        reason = (
-            f"{missing} of {group.secrets} {are(missing)} without a log-perplexity or an exposure; "
-            "measure again, or with another method"
-        )
-    else:
-        reason = f"all {group.secrets} have a log-perplexity and an exposure"
-    return Check(
-        name="all canaries scored",
-        key="scores",
-        scope=group.scope,
-        outcome=Outcome.INCONCLUSIVE if missing else Outcome.PASS,
-        value=float(missing),
-        threshold=0.0,
-        unit="canaries",
-        reason=sentence(reason),
-    )
-
-
 def _controls(name: str, test: GuessingTest | None, level: float) -> Check:
-    p = None if test is None else test.p_value
+    p, outcome = None if test is None else test.p_value, Outcome.INCONCLUSIVE
     if p is None:
         reason = "the p-value of the controls is missing, so nothing shows that the null holds"
     elif p <= level:
@@ -199,31 +103,147 @@ def _controls(name: str, test: GuessingTest | None, level: float) -> Check:
         )
     else:
         reason = f"the controls are at chance (p = {probability(p)}, above {short(level)})"
-    return Check(
-        name="controls at chance",
-        key="controls",
-        scope=f"{visible(name)}, controls",
-        outcome=Outcome.INCONCLUSIVE if p is None or p <= level else Outcome.PASS,
-        value=p,
-        threshold=level,
-        reason=sentence(reason),
+        outcome = Outcome.PASS
+    return as_check("controls", (outcome, reason), f"{visible(name)}, controls", p, level)
+
+
+def check_learned(result: ResultNumbers) -> Check | None:
+    """Whether the model learned at all; None where its validation loss is not known."""
+    validation = result.model.validation
+    if validation is None or not validation.has_loss:
+        return None
+    after, before = validation.validation_bits, validation.initial_validation_bits
+    key = "validation"
+    told = reading(after, EXPOSURE_CHECKS[key].unit)
+    loss = f"validation loss {told}, {number(before, 3)} before training"
+    found = Outcome.INCONCLUSIVE, f"the model did not learn ({loss}), so low exposure says nothing"
+    if validation.improved:
+        found = Outcome.PASS, f"the model learned: {loss}"
+    return as_check(key, found, "", after, before)
+
+
+def check_full(doubt: str, thresholds: Thresholds, *, leaks: bool) -> Check:
+    """A quick look lets nothing pass unless the user takes its doubt; a leak stays a leak."""
+    outcome = Outcome.NOT_TESTED
+    if thresholds.accept_quick:
+        reason = "--quick was accepted"
+    elif leaks:
+        reason = "this was a quick look, so other leaks may have gone unseen"
+    else:
+        reason = f"a quick look is no pass: {doubt}; measure in full, or give --accept-quick"
+        outcome = Outcome.INCONCLUSIVE
+    return as_check("accept_quick", (outcome, reason))
+
+
+def check_epsilon(result: ResultNumbers, thresholds: Thresholds) -> Check | None:
+    """Compare the primary lower bound on epsilon with the threshold that was asked for."""
+    if thresholds.max_epsilon is None:
+        return None
+    privacy = result.privacy
+    primary, attainable = (
+        (None, None) if privacy is None else (privacy.primary, privacy.max_attainable)
     )
+    missing = "the result holds no bound on epsilon; measure again with this version"
+    return check_bound(primary, attainable, thresholds.max_epsilon, _OF_CANARIES, missing)
 
 
-# How often, at most, a model that never read the canaries counts as one that did.
-SEEN_LEVEL = 0.001
-# Witnesses and classes of canaries share it.
-_SHARE = SEEN_LEVEL / 2
+def check_claim(result: ResultNumbers) -> Check | None:
+    """What the measurement said about the epsilon that was claimed."""
+    wanted = result.settings.claimed_epsilon
+    if wanted is None:
+        return None
+    claim, outcome = None if result.privacy is None else result.privacy.claim, Outcome.INCONCLUSIVE
+    if claim is None:
+        reason = (
+            "an epsilon was claimed, and the result says nothing about it; measure again with this "
+            "version"
+        )
+    else:
+        outcome = _CLAIMS[claim.verdict]
+        reason = (
+            f"the claim of epsilon {setting_value(wanted)} at delta "
+            f"{setting_value(claim.claimed_delta)} is {claim_word(claim.verdict)}: "
+            f"{visible(claim.reason)}"
+        )
+        # The measurement decided how often a true claim is contradicted, not the gate.
+        if claim.verdict == "contradicted" and claim.significance is not None:
+            reason += (
+                f"; a true claim would be contradicted in at most {percent(claim.significance)} of "
+                "measurements, whatever the gate's own level"
+            )
+    bound = None if claim is None else claim.bound
+    check = as_check("claimed_epsilon", (outcome, reason), "", bound, wanted)
+    return replace(check, asked=True)
 
-SEEN: CheckKind = CheckKind(
-    help="Low exposure means something only of a model that was trained on the canaries. A base in "
-    "place of its fine-tune, another corpus' manifest, canaries lost before the training: each "
-    "looks like a model that keeps secrets.",
-    remedy="Check that this is the model that was trained on this manifest's corpus, and look at "
-    "the trainer's rows (lmexposure verify --rows); measure with --base, which shows smaller "
-    "traces; or take it on your own word (--accept-unseen-training).",
-    precondition=True,
-)
+
+def check_inside(result: ResultNumbers, thresholds: Thresholds) -> Iterable[Check]:
+    """What canaries in the gradients of a private training say of its claim, and of a threshold."""
+    learned = result.model.validation
+    claim = None if learned is None else learned.claim
+    if claim is None or claim.white_box is None:
+        return ()
+    return inside_checks(claim.white_box, claim.promise, thresholds)
+
+
+def check_bound(
+    bound: EpsilonBound | None,
+    attainable: float | None,
+    most: float,
+    words: tuple[str, str, str],
+    missing: str,
+    scope: str = "",
+) -> Check:
+    """A lower bound on epsilon against the threshold that was asked for."""
+    if bound is None:
+        return as_check("max_epsilon", (Outcome.INCONCLUSIVE, missing), scope, None, float(most))
+    (texts, unknown, more), allowed = words, setting_value(most)
+    said = (
+        f"epsilon is at least {nats(bound.value)} nats (delta {short(bound.delta)}, significance "
+        f"{short(bound.significance)}, holds for {validity(bound.validity)})"
+    )
+    shown = unknown if attainable is None else nats(attainable)
+    outcome = attainable_outcome(bound.value > most, attainable is not None and attainable > most)
+    reason = {
+        Outcome.LEAK: f"the training is less private than the {allowed} allowed: {said}",
+        Outcome.INCONCLUSIVE: f"{said}, and max attainable on these {texts} is {shown}, not above "
+        f"the {allowed} allowed; {more}",
+        Outcome.PASS: f"{said}, not above the {allowed} allowed; max attainable on these {texts} "
+        f"is {shown}, and a stronger attack than this one may show more",
+    }[outcome]
+    return as_check("max_epsilon", (outcome, reason), scope, bound.value, float(most))
+
+
+def check_kind(row: KindMembership, thresholds: Thresholds, share: float) -> list[Check]:
+    """What is said of one class of chosen texts, which have no rank and no test but of coins."""
+    scope, least = f"{visible(row.format)}, repetitions {row.repetitions}", thresholds.min_canaries
+    who = f"{row.canaries:,} chosen text{'s' * (row.canaries != 1)}"
+    who, note = f"{who} inserted {times(row.repetitions)}", visible(row.note or "")
+    there = f"{who} and {row.held_out:,} held out are"
+    unseen = f"up to {percent(unseen_share(row.canaries))} of such texts may leak (95 % confidence)"
+    enough = check_enough(
+        min(row.canaries, row.held_out),
+        least,
+        scope,
+        f"{there} enough; even if none of them leaks, {unseen}",
+        f"{there} too few: {least} of each are needed; plan more candidates",
+    )
+    tests = []
+    if thresholds.p_value is not False:
+        missing = f"there is no p-value: {note}"
+        tests.append(check_test(row.test, share, scope, _OF_COINS, missing, who, row.canaries))
+    if thresholds.max_epsilon is not None:
+        missing, bound = f"there is no bound on epsilon: {note}", row.bound
+        most = None if bound is None else bound.max_attainable
+        limit = thresholds.max_epsilon
+        tests.append(check_bound(bound, most, limit, _OF_TEXTS, missing, scope))
+    if enough.outcome is not Outcome.PASS:
+        doubt = "candidates are too few, so this is no pass"
+        tests = [doubted(check, doubt, Outcome.PASS) for check in tests]
+    untested = (
+        f"no test was made of {who}: the p-value is switched off, and no epsilon was given; ask "
+        "for one of them"
+    )
+    return [enough, *(tests or [no_test(scope, untested)])]
 
 
 def check_seen(result: ResultNumbers, thresholds: Thresholds) -> Check:
@@ -236,24 +256,20 @@ def check_seen(result: ResultNumbers, thresholds: Thresholds) -> Check:
     """
     lost = _lost(result)
     shown = None if lost else (_witnessed(result) or _class_known(result) or _recorded(result))
-    outcome, reason = Outcome.PASS, shown
-    if shown is None and thresholds.accept_unseen_training:
-        outcome = Outcome.NOT_TESTED
-        reason = "whether the model saw the canaries was taken on the user's word"
-    elif shown is None:
-        outcome = Outcome.INCONCLUSIVE
-        reason = lost or _not_shown(result)
-    witness = result.witness
+    if shown is not None:
+        found: Judged = Outcome.PASS, shown
+    elif thresholds.accept_unseen_training:
+        found = (
+            Outcome.NOT_TESTED,
+            "whether the model saw the canaries was taken on the user's word",
+        )
+    else:
+        found = Outcome.INCONCLUSIVE, lost or _not_shown(result)
+    witness, key = result.witness, "accept_unseen_training"
     # Evidence of another kind is no number to be held against this level.
-    compared = witness is not None and (outcome is not Outcome.PASS or bool(_witnessed(result)))
-    return Check(
-        name="model saw the canaries",
-        key="accept_unseen_training",
-        outcome=outcome,
-        value=witness.chance if witness is not None and compared else None,
-        threshold=_SHARE if compared else None,
-        reason=sentence(reason or ""),
-    )
+    if witness is None or (shown is not None and not _witnessed(result)):
+        return as_check(key, found)
+    return as_check(key, found, "", witness.chance, _SHARE)
 
 
 def _witnessed(result: ResultNumbers) -> str | None:
@@ -353,34 +369,6 @@ def _not_shown(result: ResultNumbers) -> str:
     )
 
 
-_CLASSES = CheckKind(
-    help="There was nothing that a check could judge.",
-    remedy="Insert more canaries (--canaries), or measure with more --references, so that "
-    "every class can be tested.",
-    precondition=True,
-)
-# Every check by its key, in the order in which a reader should hear of it: of leaks the most
-# convincing first, for a secret found by guessing needs no statistics; of preconditions what makes
-# everything else doubtful.
-EXPOSURE_CHECKS: dict[str, CheckKind] = {
-    "max_guesses": GUESSES,
-    **{key: VERBATIM_CHECKS[key] for key in ("max_verbatim_run", "max_extractable", "memorised")},
-    "claimed_epsilon": CLAIM,
-    "max_epsilon": EPSILON,
-    "max_exposure": LARGEST,
-    "median_exposure": MEDIAN,
-    "quantile_exposure": QUANTILE,
-    "p_value": P_VALUE,
-    "controls": CONTROLS,
-    "validation": LEARNED,
-    "accept_unseen_training": SEEN,
-    "scores": SCORES,
-    **{key: VERBATIM_CHECKS[key] for key in ("covered", "guessing")},
-    "min_canaries": ENOUGH,
-    "classes": _CLASSES,
-    "accept_quick": QUICK,
-}
-
 _ClassTest = Callable[[CanaryClass, Thresholds, float], Check | None]
 # The tests of a class against chance, and whether thresholds ask for each: those that are made
 # share the significance.
@@ -440,12 +428,12 @@ def exposure_checks(run: RunFiles, thresholds: Thresholds) -> Iterator[Check | s
     not at chance, its other leaks are inconclusive.
     """
     of_look, thresholds = _parted(thresholds, run)
-    result = run.result
-    classes = classes_of(result, most=thresholds.repetitions)
+    result, most = run.result, thresholds.repetitions
+    classes = classes_of(result, most=most)
     formats = list(dict.fromkeys(group.form.name for group in classes))
     controls = check_controls(result, formats)
     broken = {name for name, check in controls.items() if check.outcome is not Outcome.PASS}
-    kinds = kinds_of(result, most=thresholds.repetitions)
+    kinds = [row for row in result.kinds if most is None or row.repetitions <= most]
     shares = Shares.of(thresholds, len(classes) + len(kinds))
     checks = [
         *controls.values(),
@@ -544,10 +532,15 @@ def _checks_of(
     tests = _present(test(group, thresholds, shares.test) for test in _tests_of(thresholds))
     made = [check_extraction(group, thresholds, shares.extraction), *_doubted(tests, broken)]
     if any(check.outcome is not Outcome.PASS for check in preconditions):
-        doubt = "canaries are too few or not all scored"
-        made = [not_passed(check, doubt) for check in made]
+        doubt = "canaries are too few or not all scored, so this is no pass"
+        made = [doubted(check, doubt, Outcome.PASS) for check in made]
     elif all(check.outcome is Outcome.NOT_TESTED for check in tests):
-        preconditions.append(_no_test(group))
+        # Found by guessing or not, it is not passed.
+        reason = (
+            f"no test against chance could be made of {group.secrets}; judge fewer classes, insert "
+            "more canaries, or measure with more references or permutations"
+        )
+        preconditions.append(no_test(group.scope, reason))
     return [*preconditions, *made]
 
 
@@ -555,24 +548,11 @@ def _present(checks: Iterable[Check | None]) -> list[Check]:
     return [check for check in checks if check is not None]
 
 
-def _doubted(checks: list[Check], broken: bool) -> list[Check]:
+def _doubted(checks: Iterable[Check], broken: bool) -> list[Check]:
     """Where the null does not hold, what rests on it is no leak and no pass."""
-    doubt = " But the controls are not at chance, so nothing follows."
-    return [
-        replace(check, outcome=Outcome.INCONCLUSIVE, reason=check.reason + doubt)
-        if broken and check.outcome in (Outcome.LEAK, Outcome.PASS)
-        else check
-        for check in checks
-    ]
-
-
-def _no_test(group: CanaryClass) -> Check:
-    """A class that no test against chance was made of is not passed, found by guessing or not."""
-    reason = (
-        f"no test against chance could be made of {group.secrets}; judge fewer classes, insert "
-        "more canaries, or measure with more references or permutations"
-    )
-    return no_test(group.scope, reason)
+    doubt = "controls are not at chance, so nothing follows"
+    outcomes = (Outcome.LEAK, Outcome.PASS) if broken else ()
+    return [doubted(check, doubt, *outcomes) for check in checks]
 
 
 def _no_class(thresholds: Thresholds) -> Check:

@@ -1,34 +1,45 @@
 """Several runs side by side: base against fine-tune, undefended against defended.
 
-Only what can be compared is: the same format with as many secrets. Each later run is compared with
-the first, class by class, and a sentence says which of them leaks more.
+Only the same format with as many secrets can be compared. Where two runs measured the same
+manifest, each canary is compared with itself; else the canaries of a class are compared with those
+of the other run, which chance drew anew.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
 
+import numpy as np
+
+from lmexposure._quantiles import ExposureEstimate, quantile_range
 from lmexposure._style import (
     LABELS,
     class_name,
-    interval,
+    count,
+    number,
     percent,
     probability,
     signed,
+    times,
     visible,
     whole,
 )
 from lmexposure.core import Column, Place, Section, Table
 from lmexposure.errors import SettingsError
-from lmexposure.studies.exposure.differences import Difference, differences, findings
+from lmexposure.statistics import holm, median_test, quantile_interval, rank_sum_test, sign_test
 from lmexposure.studies.exposure.facts import command_of, where_of
 from lmexposure.studies.exposure.files import RunFiles
-from lmexposure.studies.exposure.parts import Role
+from lmexposure.studies.exposure.parts import ClassKey, Role
 from lmexposure.studies.exposure.record import ResultNumbers
-from lmexposure.studies.exposure.rows import ClassRow, class_rows
-from lmexposure.studies.exposure.tables import compared_columns, how_to_read
-from lmexposure.studies.exposure.tables_privacy import claim_lines
+from lmexposure.studies.exposure.rows import ClassRow, Floats, class_rows
+from lmexposure.studies.exposure.tables import (
+    REPETITIONS,
+    claim_lines,
+    compared_columns,
+    ends_column,
+    how_to_read,
+)
 
 if TYPE_CHECKING:
     from lmexposure.core.charts import Chart
@@ -52,6 +63,271 @@ _ROWS = {
     "template_sha256": "chat template",
 }
 _LONGEST = 60  # characters of what is in front
+_SAME = (
+    "where neither model read them, canaries are as the references, and so are their differences; "
+    "where both memorise alike, each canary is as likely higher as lower; p holds for either, and "
+    "is none without references that both measured; the interval is over such canaries, for these "
+    "models"
+)
+_OTHERS = (
+    "canaries of a class are drawn alike in both runs, independent of each other; the interval is "
+    "over such canaries, for these models"
+)
+# The chance that a rank among references or draws is beyond its ends: paid for in each p-value.
+_MISSED = 0.001
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """How much more of a class one model gives away than another, in bits."""
+
+    # base, other: names of the runs
+    base: str
+    other: str
+    # format, role, repetitions: the class
+    format: str
+    role: Role
+    repetitions: int
+    # both measured the same canaries, and each is compared with itself; else a pair is any canary
+    # of `base` with any of `other`
+    paired: bool
+    # n, n_base: canaries with an exposure in `other` and in `base`; where `paired`, in both
+    n: int
+    n_base: int
+    # where `paired`, of exposure under `other` less exposure under `base`, else the difference of
+    # both medians; above 0 = `other` memorised more. With lower bounds taken for exposures: where
+    # there are many, look at the interval.
+    median: float
+    # least, most: the same with each lower bound as far up as the whole secret
+    least: float
+    most: float
+    # low, high: interval of that median by order statistics, wide enough for whatever lower bounds,
+    # references and draws leave open; None where too few canaries give no bound on that side
+    low: float | None
+    high: float | None
+    level: float  # two-sided coverage wanted
+    # higher, lower: pairs whose exposure is surely higher, or lower, under `other`
+    higher: int
+    lower: int
+    open: int  # pairs of which lower bounds, references or draws leave open which is higher
+    # two-sided, of a rank-sum test; where `paired`, the larger of a sign test's and that of a
+    # median test of the canaries' differences beside the references', and None without references
+    # that both runs measured. Open pairs are counted against a difference.
+    p_value: float | None
+    # the same, so that those of all classes of canaries hold together (Holm); None for controls,
+    # and without `p_value`
+    p_adjusted: float | None
+    p_least: float  # the smallest that this many canaries can have, adjusted likewise
+    capped: int  # canaries, or pairs of one canary, of which an exposure is only a lower bound
+    assumes: str  # what interval and test rest on
+
+
+def differences(
+    results: Sequence[ResultNumbers], names: Sequence[str], *, level: float = 0.95
+) -> list[Difference]:
+    """Every later run compared with the first, class by class, where one method measured both.
+
+    A p-value holds whatever references were drawn: their ranks are known within ends which miss
+    with .001 in all, and that is added to the p-value over these ends.
+
+    Of the same canaries, a sign test alone holds where the models memorise alike, so that each is
+    as likely higher as lower. It does not follow from each rank's being uniform that this is so of
+    two models that read none of them: one may put most fills a little higher, and a few far lower.
+    But then canaries and references are exchangeable under both at once, and so are their
+    differences, which the median test compares. The larger of both p-values holds in either case.
+
+    Source: the interval, David and Nagaraja 2003, section 7.1; the price of the ends, Berger and
+    Boos 1994, P values maximized over a confidence set for the nuisance parameter.
+    """
+    found = [
+        _difference(_Side(results[0], key), _Side(result, key), names[0], name, level)
+        for result, name in zip(results[1:], names[1:], strict=True)
+        # A curve errs alike for a whole class, which no test of its canaries tells from memory.
+        if result.settings.method == results[0].settings.method != "skew_normal"
+        for key in _shared_classes(results[0], result)
+    ]
+    return _with_adjusted(found)
+
+
+class _Side:
+    """The exposures of one class that one run measured, by the canary's id."""
+
+    def __init__(self, result: ResultNumbers, key: ClassKey) -> None:
+        self.result, self.key = result, key
+        form = result.format_named[key[0]]
+        found = {
+            canary.id: canary.exposure.with_error(
+                canary.log_perplexity_bits, references=form.references, space_bits=form.bits
+            )
+            for canary in result.classes.get(key, ())
+        }
+        self.exposures = {name: known for name, known in found.items() if known is not None}
+
+    def beside(self, other: "_Side", ids: Sequence[str]) -> tuple[Floats, Floats] | None:
+        """By how much less surprising `other` finds these canaries, then the same references."""
+        columns = [side._bits(ids) for side in (self, other)]
+        if not columns[0] or not columns[1]:
+            return None
+        own = set(ids)
+        names = [*ids, *(name for name in columns[0] if name in columns[1] and name not in own)]
+        if len(names) == len(ids):
+            return None
+        before, after = (np.array([known[name] for name in names]) for known in columns)
+        gains = _log_ranks(before) - _log_ranks(after)
+        return gains[: len(ids)], gains[len(ids) :]
+
+    def _bits(self, ids: Sequence[str]) -> dict[str, float]:
+        """Log-perplexities of these canaries and of the references, by id; none without scores."""
+        scores = self.result.scores
+        if scores is None:
+            return {}
+        here = scores.formats == self.key[0]
+        here &= (scores.roles == "reference") | np.isin(scores.ids, ids)
+        bits = scores.log_perplexity_bits[here].tolist()
+        found = dict(zip(scores.ids[here].tolist(), bits, strict=True))
+        return found if all(name in found for name in ids) else {}
+
+    def of(self, ids: Sequence[str]) -> "_Known":
+        return _Known([self.exposures[name] for name in ids])
+
+
+def _log_ranks(bits: Floats) -> Floats:
+    return np.log2(np.searchsorted(np.sort(bits), bits, "right"))
+
+
+class _Known:
+    """What is known of some exposures; each array has shape (n,), in bits."""
+
+    def __init__(self, estimates: Sequence[ExposureEstimate]) -> None:
+        self.estimates = estimates
+        self.shown = np.array([estimate.value for estimate in estimates])
+        self.capped = np.array([estimate.capped for estimate in estimates], dtype=bool)
+        # A lower bound may be as much as the whole secret.
+        space_bits = np.array([estimate.space_bits for estimate in estimates])
+        self.most = np.where(self.capped, np.maximum(self.shown, space_bits), self.shown)
+
+    @property
+    def drawn(self) -> bool:
+        return any(estimate.drawn for estimate in self.estimates)
+
+    def ends(self, tail: float) -> tuple[Floats, Floats]:
+        """Least and most of each, which all hold but for `tail` on either side."""
+        low, high = zip(*(estimate.ends(tail) for estimate in self.estimates), strict=True)
+        return np.array(low), np.array(high)
+
+
+def _shared_classes(base: ResultNumbers, other: ResultNumbers) -> list[ClassKey]:
+    """Classes with a canary that can be compared, formats in order of their names."""
+    held = [
+        {key for key in result.classes if _Side(result, key).exposures} for result in (base, other)
+    ]
+    keys = sorted(held[0] & held[1], key=lambda key: (key[0], key[1] != "control", key[2]))
+    if base.manifest_sha256 != other.manifest_sha256:
+        return keys
+    return [key for key in keys if _Side(base, key).exposures.keys() & _Side(other, key).exposures]
+
+
+def _difference(first: _Side, second: _Side, base: str, other: str, level: float) -> Difference:
+    paired = first.result.manifest_sha256 == second.result.manifest_sha256
+    ids = [name for name in first.exposures if name in second.exposures] if paired else None
+    before, after = (side.of(ids or list(side.exposures)) for side in (first, second))
+    higher, lower, left_open = _counts(before, after, paired, _MISSED)
+    by_chance, p_least = _p_values(before, after, paired, (higher, lower, left_open))
+    p_value: float | None = by_chance
+    beside = first.beside(second, ids) if ids else None
+    if paired:
+        p_value = None if beside is None else max(by_chance, median_test(*beside)[higher < lower])
+    low, high = (_paired_interval if paired else _interval)(before, after, level)
+    capped = before.capped | after.capped if paired else np.r_[before.capped, after.capped]
+    return Difference(
+        base=base,
+        other=other,
+        format=first.key[0],
+        role=first.key[1],
+        repetitions=first.key[2],
+        paired=paired,
+        n=len(after.estimates),
+        n_base=len(before.estimates),
+        median=_median(before.shown, after.shown, paired),
+        least=_median(before.most, after.shown, paired),
+        most=_median(before.shown, after.most, paired),
+        low=low,
+        high=high,
+        level=level,
+        higher=higher,
+        lower=lower,
+        open=left_open,
+        p_value=p_value,
+        p_adjusted=None,
+        p_least=p_least,
+        capped=int(capped.sum()),
+        assumes=_SAME if paired else _OTHERS,
+    )
+
+
+def _p_values(
+    before: _Known, after: _Known, paired: bool, counts: tuple[int, int, int]
+) -> tuple[float, float]:
+    """The p-value of these (higher, lower, open) pairs, and the least of as many canaries."""
+    n, m, (higher, lower, left_open) = len(before.estimates), len(after.estimates), counts
+    missed = _MISSED if before.drawn or after.drawn else 0.0
+    if paired:
+        p_value, least = sign_test(higher, lower, left_open), sign_test(n, 0)
+    else:
+        p_value, least = rank_sum_test(higher, lower, n, m), rank_sum_test(n * m, 0, n, m)
+    return min(1.0, p_value + missed), missed + least
+
+
+def _median(base: Floats, other: Floats, paired: bool) -> float:
+    return float(np.median(other - base) if paired else np.median(other) - np.median(base))
+
+
+def _counts(before: _Known, after: _Known, paired: bool, missed: float) -> tuple[int, int, int]:
+    """(surely higher, surely lower, open) pairs, where all ends hold but for `missed`."""
+    tail = missed / 2 / (len(before.estimates) + len(after.estimates))
+    (base_low, base_high), (other_low, other_high) = before.ends(tail), after.ends(tail)
+    if not paired:
+        base_low, base_high = base_low[:, None], base_high[:, None]
+    least, most = other_low - base_high, other_high - base_low
+    left_open = (least < most) & (least <= 0) & (most >= 0)
+    return int((least > 0).sum()), int((most < 0).sum()), int(left_open.sum())
+
+
+def _paired_interval(
+    before: _Known, after: _Known, level: float
+) -> tuple[float | None, float | None]:
+    """From the least to the most that the median of the differences can be.
+
+    No single canary bounds a median of differences, as one does a median (`quantile_range`): the
+    ends of all exposures in both runs must hold at once, and share half of what the interval may
+    miss. Where all are counted, order statistics have the whole of it.
+    """
+    if before.drawn or after.drawn:
+        level = (1 + level) / 2
+    tail = (1 - level) / 2 / (2 * len(before.estimates))
+    (base_low, base_high), (other_low, other_high) = before.ends(tail), after.ends(tail)
+    least = quantile_interval(other_low - base_high, 0.5, level=level).low
+    return least, quantile_interval(other_high - base_low, 0.5, level=level).high
+
+
+def _interval(before: _Known, after: _Known, level: float) -> tuple[float | None, float | None]:
+    """The ends of both medians, which share what the interval may miss."""
+    tail = (1 - level) / 4
+    base, other = (quantile_range(side.estimates, 0.5, tail) for side in (before, after))
+    low = None if other[0] is None or base[1] is None else other[0] - base[1]
+    return low, None if other[1] is None or base[0] is None else other[1] - base[0]
+
+
+def _with_adjusted(found: Sequence[Difference]) -> list[Difference]:
+    """Each class of canaries is a test of its own, over all formats and later runs."""
+    tests = [row.p_value for row in found if row.role == "canary" and row.p_value is not None]
+    p_values: Iterator[float] = iter(holm(tests))
+    return [
+        replace(row, p_adjusted=next(p_values), p_least=min(1.0, row.p_least * len(tests)))
+        if row.role == "canary" and row.p_value is not None
+        else row
+        for row in found
+    ]
 
 
 Runs = Sequence[tuple[str, RunFiles]]
@@ -88,10 +364,11 @@ def compared_sections(runs: Runs, *, level: float = 0.95) -> Iterator[Section]:
         notes=how_to_read(tables, level),
         on=_READ,
     )
-    rows = differences_of(runs, level)
+    results, names = [run.result for _, run in runs], [name for name, _ in runs]
+    rows = differences(results, names, level=level)
     yield Section(
         id="differences",
-        title=f"Each class compared with {runs[0][0]}",
+        title=f"Each class compared with {names[0]}",
         said=[] if rows else ["No two runs have a class in common, so none is compared."],
         table=Table(rows, _DIFFERENCES),
         notes=(*_meanings(level), *dict.fromkeys(f"assumes: {row.assumes}" for row in rows)),
@@ -101,12 +378,7 @@ def compared_sections(runs: Runs, *, level: float = 0.95) -> Iterator[Section]:
         id="again",
         title="How to do it again",
         parts=[
-            Section(
-                id=f"again-{place}",
-                title=name,
-                said=(where_of(run),),
-                code=command_of(run),
-            )
+            Section(id=f"again-{place}", title=name, said=(where_of(run),), code=command_of(run))
             for place, (name, run) in enumerate(runs, 1)
             if run.result.home is not None
         ],
@@ -114,17 +386,10 @@ def compared_sections(runs: Runs, *, level: float = 0.95) -> Iterator[Section]:
     )
 
 
-def differences_of(runs: Runs, level: float = 0.95) -> list[Difference]:
-    """Each class of each later run against the same class of the first."""
-    names = [name for name, _ in runs]
-    return differences([run.result for _, run in runs], names, level=level)
-
-
 def compared_finding(runs: Runs) -> str:
     """Per later run, which leaks more, it or the first, and whether chance explains it."""
-    names = [name for name, _ in runs]
-    said = (found.sentence for found in findings(names, differences_of(runs)))
-    return " ".join(said)
+    results, names = [run.result for _, run in runs], [name for name, _ in runs]
+    return " ".join(found.sentence for found in findings(names, differences(results, names)))
 
 
 def _refuse_other_formats(runs: Runs) -> None:
@@ -207,7 +472,7 @@ def _classes(name: str, runs: Runs, place: int) -> Section:
 def _most_guesses(runs: Sequence[tuple[str, Sequence[ClassRow]]]) -> Iterator[str]:
     """How far each search went, for the numbers that it found."""
     for name, rows in runs:
-        most = max((found.given for row in rows for found in row.guesses), default=0)
+        most = max((found.given for row in rows for found in row.tries), default=0)
         if most:
             yield f"{LABELS['guesses']}, {name}: within {most:,} of the likeliest fills"
 
@@ -258,11 +523,7 @@ def setting_differences(base: ResultNumbers, other: ResultNumbers) -> str:
         for name, form in base.format_named.items()
         if name in other.format_named
     ]
-    return "; ".join(
-        f"{name} {_value(first)} and {_value(second)}"
-        for name, first, second in pairs
-        if first != second
-    )
+    return _differing(pairs, _value)
 
 
 def context_differences(base: ResultNumbers, other: ResultNumbers) -> str:
@@ -273,9 +534,13 @@ def context_differences(base: ResultNumbers, other: ResultNumbers) -> str:
         (words, getattr(base.context, name), getattr(other.context, name))
         for name, words in _ROWS.items()
     ]
+    return _differing(pairs, _shown)
+
+
+def _differing(pairs: Sequence[tuple[str, object, object]], shown: Callable[[object], str]) -> str:
     return "; ".join(
-        f"{words} {_shown(first)} and {_shown(second)}"
-        for words, first, second in pairs
+        f"{name} {shown(first)} and {shown(second)}"
+        for name, first, second in pairs
         if first != second
     )
 
@@ -318,12 +583,7 @@ def _meanings(level: float) -> Iterator[str]:
 
 
 _FIRST = (
-    Column(
-        head=LABELS["repetitions"],
-        value="repetitions",
-        written=lambda row: class_name(row.role, row.repetitions),
-        words=True,
-    ),
+    REPETITIONS,
     Column(head=LABELS["run"], value="run", words=True),
     Column(head=LABELS["n"], value="n", shown=whole),
     Column(head=LABELS["references"], value="references", shown=whole),
@@ -336,18 +596,9 @@ _DIFFERENCES = (
     ),
     Column(head=LABELS["run"], value="other", words=True),
     Column(head=LABELS["median"], value="median", shown=signed, unit="bits", worse="high"),
-    Column(
-        head=LABELS["interval"],
-        value=lambda row: (row.low, row.high),
-        written=lambda row: interval(row.low, row.high),
-        unit="bits",
-    ),
+    ends_column(),
     Column(head=LABELS["p_value"], value="p_value", shown=probability),
-    Column(
-        head="adjusted",
-        value="p_adjusted",
-        written=lambda row: probability(row.p_adjusted),
-    ),
+    Column(head="adjusted", value="p_adjusted", written=lambda row: probability(row.p_adjusted)),
     Column(
         head=LABELS["n"],
         value="n",
@@ -357,3 +608,157 @@ _DIFFERENCES = (
     Column(head="lower", value="lower", shown=whole),
     Column(head="open", value="open", shown=whole),
 )
+
+
+Which = Literal["more", "less", "both", "neither", "unknown"]
+
+_SIGNIFICANCE = 0.05  # of all classes of canaries together
+_SEEN = 0.05  # bits: less is 0.0 in a sentence
+_CONTROLS = 0.01  # of the controls of row run, which are no finding but an alarm
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """What a later run comes to next to the first."""
+
+    # it leaks "more" or "less" than the first: in some class, beyond chance, and in no class the
+    # other way; "both" where classes disagree; "neither" where chance explains all; "unknown" where
+    # no class of canaries can be compared or tested, or controls differ too
+    which: Which
+    sentence: str  # the same with its numbers
+
+
+def findings(names: Sequence[str], rows: Sequence[Difference]) -> Iterator[Finding]:
+    """One finding for each later run."""
+    tests = sum(row.role == "canary" and row.p_value is not None for row in rows)
+    for other in names[1:]:
+        of_run = [row for row in rows if row.other == other]
+        classes = [row for row in of_run if row.role == "canary"]
+        alarm = _alarm([row for row in of_run if row.role == "control"])
+        which, text = _found(names[0], other, classes, tests)
+        if alarm and which not in ("neither", "unknown"):
+            which, text = "unknown", _not_memory(names[0], other, classes, tests)
+        yield Finding(which=which, sentence=text + alarm)
+
+
+def _not_memory(base: str, other: str, rows: Sequence[Difference], tests: int) -> str:
+    row = min(rows, key=lambda row: 1.0 if row.p_adjusted is None else row.p_adjusted)
+    sign = 1 if row.higher > row.lower else -1
+    return (
+        f"Nothing says whether {base} or {other} leaks more: {_much(row, sign, rows)} under "
+        f"{other if sign > 0 else base} ({_why(row, tests)}), but memory need not explain it."
+    )
+
+
+def _found(base: str, other: str, rows: Sequence[Difference], tests: int) -> tuple[Which, str]:
+    beyond = [row for row in rows if row.p_adjusted is not None and row.p_adjusted <= _SIGNIFICANCE]
+    up = [row for row in beyond if row.higher > row.lower]
+    down = [row for row in beyond if row.higher < row.lower]
+    if not rows:
+        return "unknown", (
+            f"{base} and {other} have no class of canaries that can be compared: that takes "
+            "the same format, repetitions and method in both, and no extrapolation."
+        )
+    if all(row.p_value is None for row in rows):
+        return "unknown", (
+            f"Nothing says whether chance explains how {base} and {other} differ: that takes "
+            "references that both measured, in the scores.parquet next to each result.json; "
+            "measure both again."
+        )
+    if not beyond:
+        return "neither", _neither(base, other, rows, tests)
+    if up and down:
+        more, less = _most(up, 1), _most(down, -1)
+        text = f"{_much(more, 1, rows)} under {other} than under {base} ({_why(more, tests)})"
+        rest = f"{_much(less, -1, rows)} under {base} ({_why(less, tests)})"
+        return (
+            "both",
+            f"Neither leaks more throughout: {text}, but {rest}; chance explains neither.",
+        )
+    sign = 1 if up else -1
+    winner, loser = (other, base) if up else (base, other)
+    row = _most(beyond, sign)
+    alike = f" {len(beyond)} of {len(rows)} classes differ beyond chance." if len(rows) > 1 else ""
+    text = (
+        f"{winner} leaks more than {loser}: {_much(row, sign, rows)} "
+        f"({_why(row, tests)}; chance does not explain it).{alike}"
+    )
+    return ("more" if up else "less"), text
+
+
+def _neither(base: str, other: str, rows: Sequence[Difference], tests: int) -> str:
+    """The class that differs most, and what keeps it from being shown."""
+    tested = [row for row in rows if row.p_value is not None]
+    row = min(tested, key=lambda row: (row.p_value, -abs(row.median)))
+    bits, under = abs(row.median), other if row.median > 0 else base
+    much = f"{number(bits, 1)} bits more exposed in the median under {under}"
+    text = (
+        f"No difference beyond chance between {base} and {other}; nearest to one are "
+        f"{_secrets(row, rows)}, {much if bits >= _SEEN else 'alike in the median'} "
+        f"({_why(row, tests)})."
+    )
+    if min(row.p_least for row in rows) > _SIGNIFICANCE:
+        return f"{text} There are too few canaries to show one."
+    if row.open:
+        text += (
+            f" For {row.open:,} of {_pairs(row)}, lower bounds or references leave open which "
+            "exposure is higher: more references or search could tell, where they differ."
+        )
+    return text
+
+
+def _pairs(row: Difference) -> str:
+    """All that the test compares."""
+    if row.paired:
+        return count(row.n, "canary", "canaries")
+    return f"{count(row.n * row.n_base, 'pair')} of canaries"
+
+
+def _most(rows: Sequence[Difference], sign: int) -> Difference:
+    """The row whose difference is surely the largest; of those, the most repeated."""
+    return max(rows, key=lambda row: (_surely(row, sign), row.repetitions))
+
+
+def _surely(row: Difference, sign: int) -> float:
+    """Bits of the median difference in a direction that lower bounds leave in no doubt."""
+    return row.least if sign > 0 else -row.most
+
+
+def _much(row: Difference, sign: int, rows: Sequence[Difference]) -> str:
+    """By how much a class is more exposed; in how many pairs, where the median does not show it."""
+    shown, surely = sign * row.median, _surely(row, sign)
+    if surely < _SEEN:
+        more, less = sorted((row.higher, row.lower), reverse=True)
+        return (
+            f"{_secrets(row, rows)} are more exposed in {more:,} of {_pairs(row)}, and less in "
+            f"{less:,}"
+        )
+    bits = f"{'at least ' if surely < shown else ''}{number(surely, 1)} bits"
+    return f"{_secrets(row, rows)} are {bits} more exposed in the median"
+
+
+def _secrets(row: Difference, rows: Sequence[Difference]) -> str:
+    """A class, by its format where there are several."""
+    of = f" of {row.format}" if len({row.format for row in rows}) > 1 else ""
+    return f"secrets{of} inserted {times(row.repetitions)}"
+
+
+def _why(row: Difference, tests: int) -> str:
+    if row.paired:
+        canaries = count(row.n, "canary", "canaries")
+        by = f"tests of the same {canaries}, by signs and beside references"
+    else:
+        by = f"a rank-sum test of {row.n_base:,} and {row.n:,} other canaries"
+    corrected = f", corrected for {tests} tests" if tests > 1 else ""
+    return f"p = {probability(row.p_adjusted)} by {by}{corrected}"
+
+
+def _alarm(controls: Sequence[Difference]) -> str:
+    """Controls were never inserted, so what moves them is not memorisation."""
+    p_values = [row.p_value for row in controls if row.p_value is not None]
+    if not p_values or (p := min(p_values) * len(p_values)) > _CONTROLS:
+        return ""
+    return (
+        f" Controls differ too (p = {probability(p)}), though they were never inserted: "
+        "check both measurements before you rely on this."
+    )

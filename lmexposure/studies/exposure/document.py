@@ -24,31 +24,27 @@ from lmexposure.studies.exposure.rows import (
     secrets_of,
 )
 from lmexposure.studies.exposure.tables import (
+    OVERVIEW_TITLE,
     base_table,
     base_title,
-    canary_table,
-    class_table,
-    class_title,
-    controls_table,
-    guesses_table,
-    how_to_read,
-    kinds_section,
-    known_table,
-    most_memorised,
-    overview,
-    quantile_table,
-    trajectory_table,
-    trajectory_title,
-)
-from lmexposure.studies.exposure.tables_privacy import (
-    OVERVIEW_TITLE,
     bounds_legend,
     bounds_overview,
+    canary_table,
     class_sections,
+    class_table,
+    class_title,
     conditions,
+    controls_table,
+    found_tables,
+    how_to_read,
     inside_section,
+    kinds_section,
+    most_memorised,
+    overview,
     primary_words,
     promise_section,
+    quantile_table,
+    trajectory_table,
 )
 
 if TYPE_CHECKING:
@@ -59,6 +55,7 @@ if TYPE_CHECKING:
 _PAGE: frozenset[Place] = frozenset({"html"})
 _READ: frozenset[Place] = frozenset({"md", "html"})
 _TYPED: frozenset[Place] = frozenset({"terminal"})
+_SHOWN: frozenset[Place] = frozenset({"terminal", "html"})
 _NOTED: frozenset[Place] = frozenset({"md"})
 _ONE_SCREEN = 12  # rows; of more, those of the most memorised class of each format are shown
 # Of canaries in the page's table: beyond it the page would pass 2 MB, and browsers get slow.
@@ -95,6 +92,7 @@ _TRAINING = (
     "A model that did not learn can leak nothing, so low exposure means something only where the "
     "validation loss came down."
 )
+_ELSEWHERE = "The training is not on record: the model was trained elsewhere."
 _CHECKPOINTS = (
     "The same canaries under each checkpoint of the training; all else here is of the last one."
 )
@@ -161,12 +159,12 @@ class _Made:
         inserted = [row for row in self.rows if row.role == "canary"]
         if not inserted:
             return "no canaries were measured"
-        most = max(inserted, key=lambda row: row.median)
-        size = next(form.bits for form in self.formats if form.name == most.format)
+        most = max(inserted, key=lambda row: row.median.value)
+        median = at_least(most.median.value, most.median_capped)
         return (
             f"the most exposed class is {visible(most.format)}, inserted "
-            f"{times(most.repetitions)}: a median of {at_least(most.median, most.capped)} bits of "
-            f"{number(size, 1)}, where guessing has 1"
+            f"{times(most.repetitions)}: a median of {median} bits of "
+            f"{number(most.form.bits, 1)}, where guessing has 1"
         )
 
     def sections(self) -> Iterator[Section]:
@@ -190,22 +188,22 @@ class _Made:
             yield replace(self.run.look.beside_canaries(), on=_READ)
         yield self._training()
         yield self._each_canary()
-        yield from self._settings()
+        yield self._settings()
 
     def _exposure(self) -> Section:
         """An overview for who reads, and every table of every format."""
-        tables = [part.table for part in self._of_formats() if part.table is not None]
+        of_formats = list(self._of_formats())
+        tables = [part.table for part in of_formats if part.table is not None]
         few = len(self.rows) <= _ONE_SCREEN
-        shown = self.rows if few else most_memorised(self.formats)
-        table, notes = overview(shown)
-        sizes = sorted({form.bits for form in self.formats})
+        table, notes = overview(self.rows if few else most_memorised(self.formats))
+        sizes = sorted({data.form.bits for data in self.formats})
         whole_secret = " to ".join(bits(size, 1) for size in {*sizes[:1], *sizes[-1:]})
         parts = []
         if self.rows:
             parts.append(
                 Section(
                     id="glance",
-                    title="Most memorised" if not few else "Each class",
+                    title="Each class" if few else "Most memorised",
                     caption="Exposure in bits, higher = more memorised; guessing has a median of "
                     f"1 bit, the whole secret has {whole_secret}",
                     table=table,
@@ -213,129 +211,93 @@ class _Made:
                     on=_NOTED if few and len(self.formats) < 2 else _READ,
                 )
             )
-        parts += self._of_formats()
+        parts += of_formats
         if not few:
-            parts.append(
-                Section(
-                    id="every-class",
-                    title=f"All {len(self.rows)} classes",
-                    table=overview(self.rows)[0],
-                    folded=True,
-                    on=_NOTED,
-                )
-            )
-        meaning = Section(
-            id="how-to-read",
-            title="How to read these tables",
-            notes=how_to_read(tables, self.level),
-            on=frozenset({"terminal", "html"}),
-        )
+            title, table = f"All {len(self.rows)} classes", overview(self.rows)[0]
+            every = Section(id="every-class", title=title, table=table, folded=True, on=_NOTED)
+            parts.append(every)
+        if tables:
+            notes, title = how_to_read(tables, self.level), "How to read these tables"
+            parts.append(Section(id="how-to-read", title=title, notes=notes, on=_SHOWN))
         context = self.result.context
         said = [] if context is None else [scored_in(context)]
         said += [] if self.rows else ["No canaries were measured."]
-        parts += [meaning] if tables else []
         return Section(id="exposure", title="Exposure", text=_EXPOSURE, said=said, parts=parts)
 
     def _of_formats(self) -> Iterator[Section]:
         """The classes of each format, and the same beside the base."""
-        for place, form in enumerate(self.formats, 1):
-            guessing = [row.guessing for row in self.result.summary if row.format == form.name]
-            if guessing:
+        for place, data in enumerate(self.formats, 1):
+            if data.classes:
+                guessing = next(r for r in self.result.summary[::-1] if r.format == data.form.name)
                 yield Section(
                     id=f"exposure-{place}",
-                    title=class_title(form),
-                    said=() if form.pattern is None else (form.pattern,),
-                    table=class_table(form.classes, guessing[-1]),
-                    chart=self.drawn("exposure", form),
-                    on=frozenset({"terminal", "html"}),
+                    title=class_title(data.form),
+                    said=() if data.pattern is None else (data.pattern,),
+                    table=class_table(data.classes, guessing.guessing),
+                    chart=self.drawn("exposure", data),
+                    on=_SHOWN,
                 )
-            if form.base is not None:
-                table = base_table(form.base.classes)
+            if data.beside_base:
                 yield Section(
                     id=f"base-{place}",
-                    title=base_title(form),
-                    table=table,
-                    chart=self.drawn("calibrated", form),
+                    title=base_title(data.form),
+                    table=base_table(data.beside_base),
+                    chart=self.drawn("calibrated", data),
                 )
 
     def _references(self) -> Section:
-        return Section(
-            id="references",
-            title="References",
-            text=_REFERENCES,
-            parts=[
-                Section(
-                    id=f"references-{place}",
-                    title=form.name,
-                    chart=self.drawn("references", form),
-                    parts=[
-                        Section(
-                            id=f"distribution-{place}",
-                            title=f"{form.name}: the distribution in numbers",
-                            caption=f"Log-perplexity of the references of {form.name}, in bits; "
-                            "lower = less surprised",
-                            table=quantile_table(form),
-                            folded=True,
-                        )
-                    ],
-                )
-                for place, form in enumerate(self.formats, 1)
-            ],
-            on=_PAGE,
-        )
+        parts = []
+        for place, data in enumerate(self.formats, 1):
+            name = data.form.name
+            numbers = Section(
+                id=f"distribution-{place}",
+                title=f"{name}: the distribution in numbers",
+                caption=f"Log-perplexity of the references of {name}, in bits; lower = less "
+                "surprised",
+                table=quantile_table(data.form),
+                folded=True,
+            )
+            chart, own = self.drawn("references", data), f"references-{place}"
+            parts.append(Section(id=own, title=name, chart=chart, parts=[numbers]))
+        return Section(id="references", title="References", text=_REFERENCES, parts=parts, on=_PAGE)
 
     def _extraction(self) -> Section:
         parts: list[Section] = []
         tables: list[Table] = []
-        for place, form in enumerate(self.formats, 1):
-            found = {"by guesses tried": guesses_table(form.classes)}
-            found["by characters known"] = known_table(form.classes)
-            made = {how: table for how, table in found.items() if table is not None}
+        for place, data in enumerate(self.formats, 1):
+            name, chart = data.form.name, self.drawn("extraction", data)
+            made = found_tables(data.classes)
             tables += made.values()
-            chart = self.drawn("extraction", form)
             for number_of, (how, table) in enumerate(made.items(), 1):
                 parts.append(
                     Section(
                         id=f"extraction-{place}-{number_of}",
-                        title=f"Secrets found, {form.name}, {how}",
+                        title=f"Secrets found, {name}, {how}",
                         chart=chart if number_of == 1 else None,
                         table=table,
                     )
                 )
             if not made:
-                said = f"Extraction was not tried for {form.name}, so nothing is said of it."
-                parts.append(
-                    Section(
-                        id=f"extraction-{place}",
-                        title=f"Secrets found, {form.name}",
-                        said=(said,),
-                        on=_PAGE,
-                    )
-                )
+                said = [f"Extraction was not tried for {name}, so nothing is said of it."]
+                own, title = f"extraction-{place}", f"Secrets found, {name}"
+                parts.append(Section(id=own, title=title, said=said, on=_PAGE))
         return Section(
             id="extraction",
             title="Extraction",
             text=_EXTRACTION,
             parts=parts,
             notes=how_to_read(tables, self.level) if tables else (),
-            on=frozenset({"terminal", "html"}),
+            on=_SHOWN,
         )
 
     def _trajectory(self) -> Section:
-        rows = self.result.trajectory
+        title, table = trajectory_table(self.result.trajectory)
         return Section(
             id="trajectory",
             title="Checkpoints",
             text=_CHECKPOINTS,
             chart=self.drawn("trajectory"),
-            parts=[
-                Section(
-                    id="trajectory-rows",
-                    title=trajectory_title(rows),
-                    table=trajectory_table(rows),
-                    folded=True,
-                )
-            ],
+            parts=[Section(id="trajectory-rows", title=title, table=table, folded=True)],
         )
 
     def _privacy(self) -> Iterator[Section]:
@@ -346,12 +308,9 @@ class _Made:
             roc = list(self._roc())
             yield Section(id="privacy", title="Privacy", said=(title,), parts=roc, on=_READ)
             return
-        legend = bounds_legend(privacy)
+        legend, single = bounds_legend(privacy), list(class_sections(privacy))
         table, reasons = bounds_overview(privacy)
-        text = _PRIVACY.format(
-            level=short(privacy.significance), rest=short(1 - privacy.significance)
-        )
-        single = list(class_sections(privacy))
+        level, rest = short(privacy.significance), short(1 - privacy.significance)
         parts = [replace(part, on=_TYPED) for part in single]
         parts += [
             Section(
@@ -374,15 +333,10 @@ class _Made:
                 if part.bounds is not None
             ),
             Section(id="bounds-legend", title="How to read these bounds", notes=legend, on=_TYPED),
+            *self._roc(),
         ]
-        yield Section(
-            id="privacy",
-            title="Privacy",
-            text=text,
-            said=(title,),
-            notes=notes,
-            parts=[*parts, *self._roc()],
-        )
+        text, said = _PRIVACY.format(level=level, rest=rest), [title]
+        yield Section(id="privacy", title="Privacy", text=text, said=said, notes=notes, parts=parts)
 
     def _roc(self) -> Iterator[Section]:
         """As many charts as the classes take, where their scores are known."""
@@ -411,43 +365,35 @@ class _Made:
         if learned is not None and learned.has_loss:
             loss = number(learned.validation_bits, 3)
             said.append(f"{LABELS['validation_bits']}: {loss} bits per token")
-        parts = [
-            Section(
-                id="curve",
-                title="The curves in numbers",
-                caption="Loss in bits per token; lower = better predicted",
-                table=Table(curve, _CURVE),
-                folded=True,
-                on=_PAGE,
-            ),
-            Section(
-                id="controls",
-                title="Controls against expectation",
-                text=_CONTROLS,
-                caption="Exposure of the controls in bits",
-                table=controls_table(self.formats),
-                on=_PAGE,
-            ),
-            *(
-                Section(
-                    id=f"controls-{place}",
-                    title=form.name,
-                    chart=self.drawn("controls", form),
-                    on=_PAGE,
-                )
-                for place, form in enumerate(self.formats, 1)
-                if any(canary.role == "control" for canary in form.canaries)
-            ),
-        ]
-        elsewhere = "The training is not on record: the model was trained elsewhere."
+        numbers = Section(
+            id="curve",
+            title="The curves in numbers",
+            caption="Loss in bits per token; lower = better predicted",
+            table=Table(curve, _CURVE),
+            folded=True,
+            on=_PAGE,
+        )
+        controls = Section(
+            id="controls",
+            title="Controls against expectation",
+            text=_CONTROLS,
+            caption="Exposure of the controls in bits",
+            table=controls_table(self.formats),
+            on=_PAGE,
+        )
+        parts = [numbers, controls] if curve else [controls]
+        for place, data in enumerate(self.formats, 1):
+            if any(canary.role == "control" for canary in data.canaries):
+                name, chart = data.form.name, self.drawn("controls", data)
+                parts.append(Section(id=f"controls-{place}", title=name, chart=chart, on=_PAGE))
         return Section(
             id="training",
             title="Training and controls",
-            text=_TRAINING if curve else elsewhere,
+            text=_TRAINING if curve else _ELSEWHERE,
             said=said,
             chart=self.drawn("training"),
-            parts=parts if curve else parts[1:],
-            on=frozenset({"terminal", "html"}) if said else _PAGE,
+            parts=parts,
+            on=_SHOWN if said else _PAGE,
         )
 
     def _each_canary(self) -> Section:
@@ -471,41 +417,35 @@ class _Made:
             on=_READ if self.show_secrets else _PAGE,
         )
 
-    def _settings(self) -> Iterator[Section]:
+    def _settings(self) -> Section:
         """What was measured and chosen, and the command that does it again."""
         model = model_facts(self.run)
         facts = setting_facts(self.run, show_seeds=self.show_secrets)
-        known = self.result.home is not None
+        titles = {
+            "model": (f"The model: {model[0].value}", model),
+            "all-settings": (f"All settings, seeds and versions ({len(facts)})", facts),
+        }
         parts = [
             Section(id=name, title=title, table=Table(rows, _FACTS), folded=True, on=_PAGE)
-            for name, title, rows in (
-                ("model", f"The model: {model[0].value}", model),
-                (
-                    "all-settings",
-                    f"All settings, seeds and versions ({len(facts)})",
-                    facts,
-                ),
-            )
+            for name, (title, rows) in titles.items()
         ]
-        yield Section(
+        said, code = "The command that gave this result is not on record.", ""
+        known = self.result.home is not None
+        if known:
+            said = f"This command gives the same numbers again. {where_of(self.run)}"
+            code = command_of(self.run, show_seeds=self.show_secrets)
+        return Section(
             id="settings",
             title="Settings, and how to do it again",
-            said=(
-                f"This command gives the same numbers again. {where_of(self.run)}"
-                if known
-                else "The command that gave this result is not on record.",
-            ),
-            code=command_of(self.run, show_seeds=self.show_secrets) if known else "",
+            said=[said],
+            code=code,
             parts=parts,
             on=_READ if known else _PAGE,
         )
 
 
-_FACTS = (
-    Column(head="setting", value="name", words=True),
-    Column(head="value", value="value", words=True),
-    Column(head="meaning", value="meaning", words=True),
-)
+_NAMES = {"setting": "name", "value": "value", "meaning": "meaning"}
+_FACTS = [Column(head=head, value=name, words=True) for head, name in _NAMES.items()]
 _CURVE = (
     Column(head="epoch", value="epoch", shown=number),
     Column(head="step", value="step", shown=whole),
@@ -517,12 +457,9 @@ _CURVE = (
 def _most_exposed(rows: Sequence[CanaryRow]) -> list[CanaryRow]:
     """The most exposed first, as many as find room, then those without an exposure."""
     missing = [row for row in rows if row.exposure is None]
-    known = sorted((row for row in rows if row.exposure is not None), key=_less_exposed)
+    known = [row for row in rows if row.exposure is not None]
+    known.sort(key=lambda row: -(row.exposure or 0.0))
     return known[: max(0, _MOST_ROWS - len(missing))] + missing
-
-
-def _less_exposed(row: CanaryRow) -> float:
-    return -(row.exposure or 0.0)
 
 
 GLOSSARY = (
@@ -537,10 +474,7 @@ GLOSSARY = (
         "with a secret, put into the training text on purpose: where the model gives it away, it "
         "gives away other text of its kind [1].",
     ),
-    (
-        "class",
-        "Canaries of one format that were inserted equally often.",
-    ),
+    ("class", "Canaries of one format that were inserted equally often."),
     ("repetitions", "How often a canary was put into the training text."),
     (
         "control",
@@ -588,10 +522,7 @@ GLOSSARY = (
         "gaussian",
         "A bound that holds only where the training trades errors as Gaussian noise does.",
     ),
-    (
-        "bayesian",
-        "A credible bound: it rests on a prior, and is no confidence bound [5].",
-    ),
+    ("bayesian", "A credible bound: it rests on a prior, and is no confidence bound [5]."),
     (
         "ROC, AUC, TPR, FPR",
         "How well members are distinguished from others: the true-positive rate (members found) "
@@ -605,10 +536,7 @@ SOURCES = (
         "Unintended Memorization in Neural Networks",
         "https://arxiv.org/abs/1802.08232",
     ),
-    (
-        "Jagielski 2023, A Note On Interpreting Canary Exposure",
-        "https://arxiv.org/abs/2306.00133",
-    ),
+    ("Jagielski 2023, A Note On Interpreting Canary Exposure", "https://arxiv.org/abs/2306.00133"),
     (
         "Steinke, Nasr, Jagielski 2023, Privacy Auditing with One (1) Training Run",
         "https://arxiv.org/abs/2305.08846",

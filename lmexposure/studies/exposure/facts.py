@@ -23,12 +23,7 @@ from lmexposure._style import (
 from lmexposure.core import Fact
 from lmexposure.studies.exposure.files import RunFiles
 from lmexposure.studies.exposure.parts import BaseModelRecord
-from lmexposure.studies.exposure.record import (
-    MOST_SHOWN,
-    ContextRecord,
-    MeasureOptions,
-    Validation,
-)
+from lmexposure.studies.exposure.record import MOST_SHOWN, ContextRecord, MeasureOptions, Validation
 from lmexposure.studies.exposure.run_record import SEVERAL, RunOptions, RunRecord
 from lmexposure.studies.setting_words import (
     RARE,
@@ -208,7 +203,9 @@ def _option_facts(options: RunOptions | None, measure: MeasureOptions) -> Iterat
     declared = settings_of(RunSettings)
     yield from named_facts({name: v for name, v in own.items() if name not in machine}, declared)
     if options is not None:
-        yield from _training_facts(options.training)
+        yield from named_facts(options.training, settings_of(TrainingSettings), "training.")
+        if not options.training:
+            yield Fact(name="training", value="{}")
     asked = measure_settings(measure)
     left_out = [name for name in ("quick", "threads", "left_context") if not asked[name]]
     shown = {name: value for name, value in asked.items() if name not in left_out}
@@ -216,34 +213,22 @@ def _option_facts(options: RunOptions | None, measure: MeasureOptions) -> Iterat
     yield from named_facts({name: v for name, v in own.items() if name in machine}, declared)
 
 
-def _training_facts(training: Mapping[str, Value]) -> Iterator[Fact]:
-    yield from named_facts(training, settings_of(TrainingSettings), "training.")
-    if not training:
-        yield Fact(name="training", value="{}")
-
-
 def _seed_facts(run: RunFiles, options: RunOptions, show: bool) -> Iterator[Fact]:
-    yield _seed_fact(options.seed, show)
+    value, meaning = setting_value(options.seed), "decides the secrets and the training"
+    if options.seed is None:
+        value, meaning = "drawn fresh", _FRESH_MEANING
+    elif not show:
+        value, meaning = _LEFT_OUT, _SEED_MEANING
+    yield Fact(name="seed", value=value, meaning=meaning)
     if options.inclusion_probability is not None:
-        known = show and run.manifest is not None
-        value = (
-            setting_value(run.manifest.plan.inclusion_seed) if known and run.manifest else _LEFT_OUT
-        )
+        value = _LEFT_OUT
+        if show and run.manifest is not None:
+            value = setting_value(run.manifest.plan.inclusion_seed)
         yield Fact(
             name="inclusion seed",
             value=value,
             meaning="decides which canaries were inserted; the manifest has it",
         )
-
-
-def _seed_fact(seed: int | None, show: bool) -> Fact:
-    if seed is None:
-        return Fact(name="seed", value="drawn fresh", meaning=_FRESH_MEANING)
-    if not show:
-        return Fact(name="seed", value=_LEFT_OUT, meaning=_SEED_MEANING)
-    return Fact(
-        name="seed", value=setting_value(seed), meaning="decides the secrets and the training"
-    )
 
 
 def _version_facts(record: RunRecord) -> Iterator[Fact]:
@@ -273,7 +258,9 @@ def command_of(run: RunFiles, *, show_seeds: bool = False) -> str:
         **run_settings(record.settings),
         "threads": run.result.settings.threads,
     }
-    words += _flags("run", chosen, show_seeds or _is_demo(run))
+    # The demo's own seed is known to everyone, as its text is.
+    demo = record.corpus == DEMO_TEXT and record.settings.seed == 0
+    words += _flags("run", chosen, show_seeds or demo)
     for name, value in record.settings.training.items():
         words += flag_words("run", _TRAINING[name], value) if value is not None else ()
     return " ".join(words)
@@ -310,14 +297,6 @@ def _corpus(run: RunFiles) -> list[str]:
     return [posixpath.basename(p) if p.startswith("../") else p for p in places]
 
 
-def _is_demo(run: RunFiles) -> bool:
-    """Whether this is the demo with its own seed, which everyone knows, as its text."""
-    record = run.record
-    if record is None or record.settings is None:
-        return False
-    return record.corpus == DEMO_TEXT and record.settings.seed == 0
-
-
 def _measure_command(run: RunFiles) -> str:
     """Where it is not on record how the model was trained, the measurement alone."""
     path = run.result.model.path or "MODEL"
@@ -334,17 +313,13 @@ def _measure_command(run: RunFiles) -> str:
         words += ["--base", "adapter-off" if base.switched_off else path_word(base.path)]
     if (dtype := run.result.model.dtype) != RunSettings().dtype:
         words += ["--dtype", word(dtype)]
-    words += _said_of_rows(run.result.context)
+    context = run.result.context
+    for name in () if context is None else context.said:
+        # A template is a file that only its owner has.
+        value = "TEMPLATE" if name == "chat_template" else getattr(context, name)
+        words += flag_words("measure", _RUN[name], value)
     words += _flags("measure", measure_settings(run.result.settings), show_seeds=True)
     return " ".join(words)
-
-
-def _said_of_rows(context: ContextRecord | None) -> Iterator[str]:
-    """What a person said of the rows of a training; a template is a file that only they have."""
-    said = () if context is None else context.said
-    for name in said:
-        value = "TEMPLATE" if name == "chat_template" else getattr(context, name)
-        yield from flag_words("measure", _RUN[name], value)
 
 
 def _again(run: RunFiles) -> str:

@@ -79,15 +79,14 @@ def evaluation_results(result: Result, gate: str = "gate") -> Iterator[EvalResul
         part = f"{form.name} ({bits(form.bits, 1)})", form.name
         for row in (row for row in class_rows(result, form) if row.role == "canary"):
             where = f", repetitions {row.repetitions}, {count(row.n, 'canary', 'canaries')}"
-            capped = ", a lower bound" if row.capped else ""
+            capped = ", a lower bound" if row.median_capped else ""
             name = f"median exposure, bits{capped} (1 = guessing, higher = more memorised){where}"
-            if row.median is not None:
-                spread = {"low": row.low, "high": row.high, "level": row.level}
-                yield _result(part, "exposure", name, value=row.median, **spread)
+            spread = {"low": row.median.low, "high": row.median.high, "level": row.level}
+            yield _result(part, "exposure", name, value=row.median.value, **spread)
             name = f"how often chance alone gives such a mean exposure{where}"
             if row.p_value is not None:
                 yield _result(part, "p_value", name, value=row.p_value)
-            for last in row.guesses[-1:]:
+            for last in row.tries[-1:]:
                 name = f"share found within {last.given:,} guesses{where}"
                 chance = last.by_chance / last.of
                 yield _result(

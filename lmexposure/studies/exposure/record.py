@@ -1,25 +1,26 @@
 """result.json: everything that one measurement found, and what must be true in it.
 
-`ResultNumbers` is the file. Its parts are in `formats.py` (formats, canaries, their estimates and
-searches), `classes.py` (the summary), `base.py` (the same under the model before the training),
-`kinds.py` (chosen texts) and `privacy.py`. A number that is out of its
-range, or is missing without a reason, would not look wrong in a report; it would look like a
-finding. So each rule is a validator next to the fields that it is about, here those between the
-parts. Numbers that follow from others are not computed again: the file's hash says that they are
-what was written.
+`ResultNumbers` is the file; `parts.py` has formats, canaries, the summary and chosen texts. A
+number that is out of its range, or is missing without a reason, would not look wrong in a report;
+it would look like a finding. So each rule is a validator next to the fields that it is about, here
+those between the parts. Numbers that follow from others are not computed again: the file's hash
+says that they are what was written.
 
-Bits are base-2 logarithms. Of an exposure, higher = more memorised; of a log-perplexity, lower =
-more memorised. A number that is not finite is None, and a warning or a note next to it says why.
+A number that is not finite is None, and a warning or a note next to it says why.
 """
 
+import tempfile
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from lmexposure._files import disk_errors, sha256_file
+from lmexposure._quantiles import ExposureEstimate
 from lmexposure._record import (
     BigInteger,
     Count,
@@ -33,8 +34,11 @@ from lmexposure._record import (
     Rows,
     Sha256,
 )
+from lmexposure._style import visible
+from lmexposure._validate import integer
+from lmexposure._written import remove, study
 from lmexposure.core import Study
-from lmexposure.errors import SettingsError
+from lmexposure.errors import ResultError, SettingsError
 from lmexposure.statistics import Privacy, QuantileInterval
 from lmexposure.studies.dp import DpClaim
 from lmexposure.studies.exposure.parts import (
@@ -48,7 +52,6 @@ from lmexposure.studies.exposure.parts import (
 
 if TYPE_CHECKING:
     from lmexposure.studies.exposure.scores import Scores
-    from lmexposure.studies.exposure.views import FoundShare
 
 MEASURE_AGAIN = "measure again with another directory, or move the file away first"
 HOME = "_home"  # where `Study` keeps the directory of its file
@@ -220,6 +223,24 @@ class MeasureOptions(Record):
     left_context: str | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class FoundShare:
+    """Of how many secrets of a class an attacker finds some; higher = more memorised."""
+
+    # found, of: secrets
+    found: int
+    of: int
+    guesses: int  # that the attacker makes for each, the likeliest first, with nothing given
+    value: float  # found / of
+    # low, high: the interval of Clopper and Pearson, for canaries drawn like these
+    low: float
+    high: float
+    level: float  # its coverage
+    # whether as many of the likeliest fills were tried, in proven order, for each secret not found;
+    # else `value` is a lower bound, and `high` allows for those that more guesses would find
+    complete: bool
+
+
 class ResultNumbers(Study):
     """Everything that one measurement found: result.json.
 
@@ -298,11 +319,33 @@ class ResultNumbers(Study):
                 not so the scores that a save of this very result left when it was killed.
             FileError: the disk refused.
         """
-        from lmexposure.studies.exposure.views import save
+        from lmexposure.studies.exposure.scores import write_score_table  # brings numpy
 
         if not isinstance(out, str | Path) or not str(out):
             raise SettingsError(f"out={out!r} is no path; give a directory's")
-        return save(self, Path(out))
+        directory = Path(out)
+        path, table, scores = directory / self.NAME, directory / "scores.parquet", self.scores
+        if path.exists():
+            if not self.same_as(type(self).read_alone(path)):
+                raise ResultError(f"{path} is another result; choose another directory")
+            if table.exists() or scores is None:
+                return path
+        else:
+            _refuse_another_run(directory, scores)
+        with disk_errors(directory):
+            directory.mkdir(parents=True, exist_ok=True)
+        with study(directory):
+            if scores is None:
+                self.write(path)
+                return path
+            write_score_table(table, scores)
+            try:
+                self.model_copy(update={"scores_sha256": sha256_file(table)}).write(path)
+            except BaseException:
+                if not path.exists():  # scores alone would be taken for another's at the next try
+                    remove(table)
+                raise
+        return path
 
     def exposure(
         self, format: str | None = None, *, repetitions: int | None = None
@@ -316,9 +359,22 @@ class ResultNumbers(Study):
         Raises:
             ResultError: no such class, or several; it lists those that there are.
         """
-        from lmexposure.studies.exposure.views import class_of
-
-        return class_of(self, format, repetitions)
+        rows = [row for row in self.summary if format in (None, row.format)]
+        if repetitions is None:
+            rows = [row for row in rows if row.role == "canary"]
+        else:
+            repetitions = integer("repetitions", repetitions, low=0)
+            rows = [row for row in rows if row.repetitions == repetitions]
+        if len(rows) == 1:
+            return rows[0]
+        asked = "" if format is None else f"format {visible(format)!r}"
+        asked += "" if repetitions is None else f"{', ' * bool(asked)}repetitions={repetitions}"
+        problem = "several classes fit" if rows else "no class fits"
+        raise ResultError(
+            f"{problem} {asked or 'without a format and repetitions'}; there are "
+            f"{'; '.join(self._listed())}: name one, as in ({self.summary[-1].format!r}, "
+            f"repetitions={self.summary[-1].repetitions})"
+        )
 
     def quantile(
         self, quantile: float, format: str | None = None, *, repetitions: int | None = None
@@ -334,13 +390,16 @@ class ResultNumbers(Study):
             SettingsError: no quantile.
             ResultError: as for `exposure`; or an exposure is missing.
         """
-        from lmexposure.studies.exposure.views import class_of, quantile_of_class
+        from lmexposure.statistics import estimated_quantile
 
-        return quantile_of_class(self, quantile, class_of(self, format, repetitions).key)
+        key = self.exposure(format, repetitions=repetitions).key
+        form = self.format_named[key[0]]
+        estimates = [_estimate(canary, form) for canary in self.classes[key]]
+        return estimated_quantile(estimates, quantile, level=self.settings.level)
 
     def extraction(
         self, format: str | None = None, *, repetitions: int | None = None, guesses: int = 1000
-    ) -> "FoundShare":
+    ) -> FoundShare:
         """How many secrets of one class an attacker finds who knows the format alone.
 
         Args:
@@ -352,9 +411,41 @@ class ResultNumbers(Study):
             SettingsError: fewer than one guess.
             ResultError: as for `exposure`; or the secrets were not searched for.
         """
-        from lmexposure.studies.exposure.views import class_of, share_found
+        from lmexposure.statistics import binomial_interval
 
-        return share_found(self, class_of(self, format, repetitions).key, guesses)
+        key = self.exposure(format, repetitions=repetitions).key
+        guesses = integer("guesses", guesses, low=1)
+        searches = [canary.blind_searches for canary in self.classes[key]]
+        if not any(searches):
+            raise ResultError(
+                "the secrets of this class were not searched for; measure with extraction=True and "
+                "revealed=0 or more"
+            )
+        wanted = min(guesses, self.format_named[key[0]].space_size)
+        found = [
+            any(s.found_at is not None and s.found_at <= guesses for s in own) for own in searches
+        ]
+        # What is proven was tried in order; a beam may pass some of the likeliest fills over.
+        short = [max((s.proven or 0 for s in own), default=0) < wanted for own in searches]
+        n, left = len(found), sum(not got and few for got, few in zip(found, short, strict=True))
+        level = self.settings.level
+        ends = binomial_interval([sum(found), sum(found) + left], n, level=level)
+        return FoundShare(
+            found=sum(found),
+            of=n,
+            guesses=guesses,
+            value=sum(found) / n,
+            low=float(ends.low[0]),
+            high=float(ends.high[1]),
+            level=level,
+            complete=not left,
+        )
+
+    def _listed(self) -> Iterator[str]:
+        """Each format with its classes: "pin (repetitions 0, 1, 16)"."""
+        for form in self.formats:
+            classes = [str(row.repetitions) for row in self.summary if row.format == form.name]
+            yield f"{visible(form.name)} (repetitions {', '.join(classes)})"
 
     @property
     def epsilon(self) -> Privacy | None:
@@ -494,3 +585,37 @@ def _once(kind: str, names: Iterable[object]) -> None:
     name, times = next(iter(Counter(names).most_common(1)), ("", 0))
     if times > 1:
         raise ValueError(f"{kind} {name!r} is there {times} times")
+
+
+def _estimate(canary: CanaryResult, form: FormatResult) -> ExposureEstimate:
+    """The exposure shown, with what its error comes from."""
+    found = canary.exposure.with_error(
+        canary.log_perplexity_bits, references=form.references, space_bits=form.bits
+    )
+    if found is None:
+        raise ResultError(
+            f"canary {visible(canary.id)} has no exposure, so its class has no quantiles; the "
+            "result's warnings say why"
+        )
+    return found
+
+
+def _refuse_another_run(directory: Path, scores: "Scores | None") -> None:
+    """Refuse scores without a result here, which are of another, and a run that was begun here."""
+    for path in (directory / "scores.parquet", directory / "run.json"):
+        if path.exists() and not (path.suffix == ".parquet" and _holds(path, scores)):
+            raise ResultError(
+                f"{path} is there already, and not of this result; choose another directory"
+            )
+
+
+def _holds(table: Path, scores: "Scores | None") -> bool:
+    """Whether the file is what would be written of these scores."""
+    from lmexposure.studies.exposure.scores import write_score_table
+
+    if scores is None:
+        return False
+    with tempfile.TemporaryDirectory() as aside:
+        again = Path(aside) / table.name
+        write_score_table(again, scores)
+        return table.is_file() and sha256_file(table) == sha256_file(again)

@@ -1,8 +1,4 @@
-"""A result: what one measurement found of a model, with what lies next to it; a run's too.
-
-What a manager asks of it (does it leak, how badly, since when, how sure, and what now?) is answered
-from the gate's checks and from where the numbers come from, before any page.
-"""
+"""A result: what one measurement found of a model, with what lies next to it; a run's too."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
@@ -13,6 +9,7 @@ from lmexposure._quantiles import unseen_share
 from lmexposure._record import JsonValue
 from lmexposure._style import (
     class_name,
+    count,
     listed,
     percent,
     sentence,
@@ -38,16 +35,11 @@ from lmexposure.core import (
     date_of,
 )
 from lmexposure.errors import ResultError, SettingsError
-from lmexposure.studies.exposure.checks import (
-    EXPOSURE_CHECKS,
-    exposure_checks,
-    qualified,
-    rows_unknown,
-)
+from lmexposure.studies.exposure.check_classes import EXPOSURE_CHECKS
+from lmexposure.studies.exposure.checks import exposure_checks, qualified, rows_unknown
 from lmexposure.studies.exposure.facts import chosen_facts, model_facts
 from lmexposure.studies.exposure.files import RunFiles, files_beside, refuse_missing
 from lmexposure.studies.exposure.record import HOME, ResultNumbers
-from lmexposure.studies.exposure.views import title_of
 
 _FILES = "files"
 
@@ -165,16 +157,45 @@ class Result(ResultNumbers):
         return qualified(self, verdict, limits)
 
     def short_of(self, verdict: Verdict) -> str:
-        """Of a pass the first clause."""
-        return short_finding(verdict)
+        """Of a pass the first clause: what it may have missed is among how sure it is."""
+        if verdict.outcome is not Outcome.PASS or _is_quick(verdict.checks):
+            return ""
+        return sentence(verdict.finding.partition("; ")[0].removesuffix("."))
 
     def since(self) -> Iterator[Fact]:
         """When which version measured which weights."""
-        yield from since(self.files)
+        yield Fact(name="measured", value=date_of(self.when))
+        yield Fact(name="lmexposure", value=self.lmexposure)
+        # A run trains into a directory of its own: what was trained says more.
+        record = self.files.record
+        trained = None if record is None else record.settings
+        path = visible(self.model.path)
+        named = path if trained is None else f"{visible(trained.model)}, in {path}/"
+        yield Fact(name="model", value=named)
+        yield Fact(name="weights, SHA-256", value=short_hash(self.model.weights_sha256))
 
     def sure(self, verdict: Verdict, limits: Thresholds) -> Iterator[str]:
         """How often a clean model is called leaking, and what a low number does not exclude."""
-        yield from how_sure(verdict.checks, limits.significance)
+        checks = verdict.checks
+        keys = {check.key for check in checks}
+        apart = "; bounds on epsilon have their own" if keys & {*_EPSILON} else ""
+        yield (
+            f"False alarms: at most {percent(limits.significance)} of models that memorised "
+            f"nothing are called leaking{apart}."
+        )
+        if any(check.scope for check in checks):
+            yield "A class: secrets of one format, inserted equally often."
+        leaking = {check.scope for check in checks if check.outcome is Outcome.LEAK}
+        sizes = [
+            int(check.value)
+            for check in checks
+            if check.key == "min_canaries" and check.value and check.scope not in leaking
+        ]
+        if sizes:
+            yield sentence(
+                f"missed leaks: where none was found, up to {percent(unseen_share(min(sizes)))} of "
+                "such secrets may still leak (95 % confidence)"
+            )
 
     def steps(self, verdict: Verdict) -> Iterator[str]:
         """What to do now, the most urgent first."""
@@ -189,16 +210,16 @@ class Result(ResultNumbers):
                 of = f"{visible(form.name)}, {class_name(row.role, row.repetitions)}"
                 yield Number(
                     name=f"median exposure, {of}",
-                    value=row.median,
-                    low=row.low,
-                    high=row.high,
+                    value=row.median.value,
+                    low=row.median.low,
+                    high=row.median.high,
                     unit="bits",
                     worse="high",
                 )
                 yield Number(
                     name=f"p (chance), {of}", value=row.p_value, worse="low", subtracted=False
                 )
-                for found in row.guesses[-1:]:
+                for found in row.tries[-1:]:
                     name = f"found within {found.given:,} guesses, {of}"
                     share = found.found / found.of if found.of else None
                     yield Number(name=name, value=share, worse="high")
@@ -235,7 +256,13 @@ class Result(ResultNumbers):
         yield from compared_sections(_runs(studies))
 
     def __repr__(self) -> str:
-        return f"<{title_of(self)}>"
+        inserted = sum(canary.role == "canary" for canary in self.canaries)
+        controls = count(len(self.canaries) - inserted, "control")
+        formats = ", ".join(form.name for form in self.formats)
+        return (
+            f"<Result of {visible(self.model.path)}: {count(inserted, 'canary', 'canaries')} and "
+            f"{controls} of {visible(formats)}>"
+        )
 
     __str__ = __repr__
 
@@ -252,49 +279,6 @@ _UNKNOWN = (
 )
 _MOST_REASONS = 2  # of what makes a verdict inconclusive; the table of checks has all
 _MOST_NAMES = 3
-
-
-def short_finding(verdict: Verdict) -> str:
-    """Of a pass the first clause: what it may have missed is among how sure it is."""
-    if verdict.outcome is not Outcome.PASS or _is_quick(verdict.checks):
-        return ""
-    return sentence(verdict.finding.partition("; ")[0].removesuffix("."))
-
-
-def since(run: RunFiles) -> Iterator[Fact]:
-    """When which version measured which weights."""
-    result = run.result
-    yield Fact(name="measured", value=date_of(result.when))
-    yield Fact(name="lmexposure", value=result.lmexposure)
-    # A run trains into a directory of its own: what was trained says more.
-    trained = None if run.record is None else run.record.settings
-    path = visible(result.model.path)
-    named = path if trained is None else f"{visible(trained.model)}, in {path}/"
-    yield Fact(name="model", value=named)
-    yield Fact(name="weights, SHA-256", value=short_hash(result.model.weights_sha256))
-
-
-def how_sure(checks: Sequence[Check], significance: float) -> Iterator[str]:
-    """How often a clean model is called leaking, and what a low number does not exclude."""
-    keys = {check.key for check in checks}
-    apart = "; bounds on epsilon have their own" if keys & {*_EPSILON} else ""
-    yield (
-        f"False alarms: at most {percent(significance)} of models that memorised nothing are "
-        f"called leaking{apart}."
-    )
-    if any(check.scope for check in checks):
-        yield "A class: secrets of one format, inserted equally often."
-    leaking = {check.scope for check in checks if check.outcome is Outcome.LEAK}
-    sizes = [
-        int(check.value)
-        for check in checks
-        if check.key == "min_canaries" and check.value and check.scope not in leaking
-    ]
-    if sizes:
-        yield sentence(
-            f"missed leaks: where none was found, up to {percent(unseen_share(min(sizes)))} of "
-            "such secrets may still leak (95 % confidence)"
-        )
 
 
 def next_steps(verdict: Verdict, *, rows_unknown: bool = False) -> tuple[str, ...]:

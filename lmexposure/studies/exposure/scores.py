@@ -36,9 +36,53 @@ class Scores:
 
 def read_scores(path: str | Path, result: ResultNumbers) -> Scores:
     """The scores that a result was made from."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     path = Path(path)
     refuse_other_scores(path, result.scores_sha256)
-    return _read_columns(path)
+    wanted = [*_TEXT_COLUMNS, "repetitions", "log_perplexity_bits"]
+    try:
+        # Neither `read_table` nor `to_numpy`: both import pandas. A stream, for the path may not
+        # be UTF-8.
+        with open_regular(path) as stream, pq.ParquetFile(stream) as file:
+            wanted += [_BASE] * (_BASE in file.schema_arrow.names)
+            table = file.read(columns=wanted)
+        if any(table[name].null_count for name in wanted):
+            raise ValueError("an empty cell")
+        texts = [np.asarray(table[name].to_pylist(), dtype=str) for name in _TEXT_COLUMNS]
+        copies = np.asarray(table["repetitions"].to_pylist(), dtype=np.int64)
+        bits, *base = [np.asarray(table[name].to_pylist(), dtype=np.float64) for name in wanted[4:]]
+    except (OSError, ValueError, TypeError, KeyError, pa.ArrowException) as failure:
+        raise ResultError(
+            f"{path} cannot be read as scores ({type(failure).__name__}): cut short, or of other "
+            f"columns; {SAME_COMMAND}"
+        ) from None
+    for column in (bits, *base):
+        bad = int((~np.isfinite(column)).sum())
+        if bad:
+            raise ResultError(
+                f"{path}: {bad} of {column.size} log-perplexities are not finite; {SAME_COMMAND}"
+            )
+        if column.size and column.min() < -ROUNDING:
+            raise ResultError(
+                f"{path}: a log-perplexity is {column.min():.3g} bits, and none is below 0; "
+                f"{SAME_COMMAND}"
+            )
+    ids, formats, roles = texts
+    unknown = set(np.unique(roles).tolist()) - set(_ROLES)
+    if unknown:
+        raise ResultError(
+            f"{path}: {len(unknown)} roles are none of {', '.join(_ROLES)}; {SAME_COMMAND}"
+        )
+    return Scores(
+        ids=ids,
+        formats=formats,
+        roles=roles,
+        repetitions=copies,
+        log_perplexity_bits=bits,
+        base_log_perplexity_bits=base[0] if base else None,
+    )
 
 
 def write_score_table(
@@ -60,62 +104,6 @@ def write_score_table(
         columns[_BASE] = scores.base_log_perplexity_bits
     with atomic_write(path, mode=PRIVATE) as stream:
         pq.write_table(pa.table(columns), stream)
-
-
-def _read_columns(path: Path) -> Scores:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    wanted = [*_TEXT_COLUMNS, "repetitions", "log_perplexity_bits"]
-    try:
-        # Neither `read_table` nor `to_numpy`: both import pandas. A stream, for the path may not
-        # be UTF-8.
-        with open_regular(path) as stream, pq.ParquetFile(stream) as file:
-            wanted += [_BASE] * (_BASE in file.schema_arrow.names)
-            table = file.read(columns=wanted)
-        if any(table[name].null_count for name in wanted):
-            raise ValueError("an empty cell")
-        texts = [np.asarray(table[name].to_pylist(), dtype=str) for name in _TEXT_COLUMNS]
-        copies = np.asarray(table["repetitions"].to_pylist(), dtype=np.int64)
-        bits, *base = [np.asarray(table[name].to_pylist(), dtype=np.float64) for name in wanted[4:]]
-    except (OSError, ValueError, TypeError, KeyError, pa.ArrowException) as failure:
-        raise ResultError(
-            f"{path} cannot be read as scores ({type(failure).__name__}): cut short, or of other "
-            f"columns; {SAME_COMMAND}"
-        ) from None
-    for column in (bits, *base):
-        _check_bits(path, column)
-    ids, formats, roles = texts
-    _check_roles(path, roles)
-    return Scores(
-        ids=ids,
-        formats=formats,
-        roles=roles,
-        repetitions=copies,
-        log_perplexity_bits=bits,
-        base_log_perplexity_bits=base[0] if base else None,
-    )
-
-
-def _check_bits(path: Path, bits: NDArray[np.float64]) -> None:
-    bad = int((~np.isfinite(bits)).sum())
-    if bad:
-        raise ResultError(
-            f"{path}: {bad} of {bits.size} log-perplexities are not finite; {SAME_COMMAND}"
-        )
-    if bits.size and bits.min() < -ROUNDING:
-        raise ResultError(
-            f"{path}: a log-perplexity is {bits.min():.3g} bits, and none is below 0; "
-            f"{SAME_COMMAND}"
-        )
-
-
-def _check_roles(path: Path, roles: NDArray[np.str_]) -> None:
-    unknown = set(np.unique(roles).tolist()) - set(_ROLES)
-    if unknown:
-        raise ResultError(
-            f"{path}: {len(unknown)} roles are none of {', '.join(_ROLES)}; {SAME_COMMAND}"
-        )
 
 
 _TRUE, _FALSE = ("1", "true", "yes", "in"), ("0", "false", "no", "out")

@@ -1,11 +1,13 @@
 """Tables of a run: exposure, beside the base, secrets found, checkpoints, canaries, chosen texts.
 
-Each quantity of a class has one way to be written, wherever it is shown.
+And bounds on epsilon, membership, claim and promise. Each quantity of a class has one way to be
+written, wherever it is shown.
 """
 
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 from lmexposure._style import (
     CHANCE,
@@ -13,6 +15,8 @@ from lmexposure._style import (
     MISSING,
     at_least,
     bits,
+    bound_name,
+    claim_word,
     class_name,
     count,
     found_of,
@@ -21,61 +25,131 @@ from lmexposure._style import (
     number,
     percent,
     probability,
+    setting_value,
     short,
+    validity,
     whole,
 )
-from lmexposure.core import Column, Section, Table
-from lmexposure.statistics import GuessingBaseline, TprAtFpr
-from lmexposure.studies.exposure.parts import BaseClass, KindMembership
+from lmexposure.core import Column, Section, Table, facts
+from lmexposure.statistics import (
+    AreaUnderCurve,
+    ClaimCheck,
+    EpsilonBound,
+    GuessingBaseline,
+    JointBounds,
+    PrimaryBound,
+    Privacy,
+    PrivacyClass,
+    TprAtFpr,
+)
+from lmexposure.studies.dp import PRIVATE_NOTES, DpClaim
+from lmexposure.studies.exposure.parts import BaseClass, FormatResult, KindMembership
 from lmexposure.studies.exposure.record import CheckpointClass
 from lmexposure.studies.exposure.rows import CanaryRow, ClassRow, FormatData, Found
 from lmexposure.studies.sweep_tables import kind_lines
+from lmexposure.studies.white_box import inside_notes, inside_table
 
 DOUBT = "(!)"
 GUESSING = "guessing"
 _MEAN_OF_GUESSING = 1 / math.log(2)
 
 
-def _class(row: ClassRow | BaseClass) -> str:
-    return class_name(row.role, row.repetitions)
-
-
-def _two(value: float) -> str:
-    return number(value)
-
-
-_REPETITIONS = Column(head=LABELS["repetitions"], value="repetitions", written=_class, words=True)
-_N = Column(head=LABELS["n"], value="n", shown=whole)
-_EXACT = Column(head=LABELS["exact"], value="exact", written=lambda row: f"{row.exact:,}/{row.n:,}")
-_CLASS: dict[str, Column] = {
-    "format": Column(head=LABELS["format"], value="format", words=True),
-    "repetitions": _REPETITIONS,
-    "n": _N,
-    "mean": Column(
-        head=LABELS["mean"],
-        value="mean",
-        written=lambda row: at_least(row.mean, row.mean_capped),
-        unit="bits",
-        worse="high",
-    ),
-    "median": Column(
-        head=LABELS["median"],
-        value="median",
-        written=lambda row: at_least(row.median, row.capped),
-        unit="bits",
-        worse="high",
-    ),
-    "interval": Column(
+def ends_column(of: str = "", *, capped: str = "") -> Column:
+    """The interval of a row, or of a part of it; `capped`: what says that it may end later."""
+    low, high, flag = (Column(value=name) for name in (f"{of}low", f"{of}high", capped))
+    return Column(
         head=LABELS["interval"],
-        value=lambda row: (row.low, row.high),
-        written=lambda row: interval(row.low, row.high, capped=row.high_capped),
+        value=lambda row: (low.of(row), high.of(row)),
+        written=lambda row: interval(
+            low.of(row), high.of(row), capped=bool(capped and flag.of(row))
+        ),
         unit="bits",
-    ),
-    "exact": _EXACT,
-    "p_value": Column(head=LABELS["p_value"], value="p_value", shown=probability, worse="low"),
-    "certificate": Column(
-        head=LABELS["certificate"], value="certificate", shown=_two, unit="bits", worse="high"
-    ),
+    )
+
+
+def _more(head: str, value: str, *, capped: str = "", name: str = "", unit: str = "bits") -> Column:
+    """A number of which more is worse; `capped`: what says that it is a lower bound."""
+    own, flag = Column(value=value), Column(value=capped)
+    return Column(
+        head=LABELS[head],
+        value=value,
+        written=lambda row: at_least(own.of(row), bool(capped and flag.of(row))),
+        name=name,
+        unit=unit,
+        worse="high",
+    )
+
+
+def _p_value(value: str) -> Column:
+    return Column(head=LABELS["p_value"], value=value, shown=probability, worse="low")
+
+
+def _counts(**values: str) -> list[Column]:
+    return [Column(head=LABELS[name], value=value, shown=whole) for name, value in values.items()]
+
+
+def _bound(of: str) -> list[Column]:
+    """What a bound is, and what it could have been."""
+    value, most = LABELS["epsilon_bound"], LABELS["max_attainable"]
+    return [
+        Column(head=value, value=f"{of}.value", shown=nats, unit="nats", worse="high"),
+        Column(head=most, value=f"{of}.max_attainable", shown=nats, unit="nats"),
+    ]
+
+
+def _rate_column(head: str, value: str, fpr: float | None = None) -> Column:
+    """A rate with its interval; of true positives that at this rate of false ones."""
+    found = Column(value=value)
+
+    def rate(row: object) -> AreaUnderCurve | TprAtFpr | None:
+        of_row: Sequence[TprAtFpr] | AreaUnderCurve | None = found.of(row)
+        if isinstance(of_row, Sequence):
+            return next((at for at in of_row if at.fpr == fpr), None)
+        return of_row
+
+    return Column(
+        head=head,
+        value=lambda row: None if (own := rate(row)) is None else own.value,
+        written=lambda row: _with_ends(rate(row)),
+        worse="high",
+    )
+
+
+def _with_ends(rate: AreaUnderCurve | TprAtFpr | None) -> str:
+    """A rate with its interval."""
+    if rate is None or rate.value is None:
+        return MISSING
+    return f"{number(rate.value, 3)} ({interval(rate.low, rate.high, 3)})"
+
+
+def _exact(value: str) -> Column:
+    own = Column(value=value)
+    return Column(
+        head=LABELS["exact"],
+        value=value,
+        name="exact",
+        written=lambda row: f"{own.of(row):,}/{row.n:,}",
+    )
+
+
+_FORMAT = Column(head=LABELS["format"], value="format", words=True)
+REPETITIONS = Column(
+    head=LABELS["repetitions"],
+    value="repetitions",
+    written=lambda row: class_name("canary" if row.repetitions else "control", row.repetitions),
+    words=True,
+)
+_N = Column(head=LABELS["n"], value="n", shown=whole)
+_CLASS: dict[str, Column] = {
+    "format": _FORMAT,
+    "repetitions": REPETITIONS,
+    "n": _N,
+    "mean": _more("mean", "mean", capped="capped"),
+    "median": _more("median", "median.value", capped="median_capped", name="median"),
+    "interval": ends_column("median.", capped="high_capped"),
+    "exact": _exact("counted"),
+    "p_value": _p_value("p_value"),
+    "certificate": _more("certificate", "certificate"),
     "skew_normal": Column(
         head=LABELS["skew_normal"],
         value="skew_normal",
@@ -83,17 +157,13 @@ _CLASS: dict[str, Column] = {
         unit="bits",
         worse="high",
     ),
-    "epsilon_point": Column(
-        head=LABELS["epsilon_point"],
-        value="epsilon",
-        written=lambda row: at_least(row.epsilon, row.capped),
-        unit="nats",
-        worse="high",
+    "epsilon_point": _more(
+        "epsilon_point", "epsilon.value", capped="median_capped", name="epsilon", unit="nats"
     ),
     "guesses": Column(
         head=LABELS["guesses"],
         value=lambda row: row.guesses[-1].found if row.guesses else None,
-        written=lambda row: found_cell(row.guesses[-1] if row.guesses else None),
+        written=lambda row: found_cell(row.tries[-1] if row.tries else None),
         worse="high",
     ),
 }
@@ -104,59 +174,28 @@ _EXPOSURE = (
 _OVERVIEW = ("format", "repetitions", "n", "median", "interval", "p_value", "guesses")
 _CONTROLS = ("format", "n", "median", "interval", "mean", "p_value")
 _BESIDE_BASE = (
-    _REPETITIONS,
+    REPETITIONS,
     _N,
+    _more("calibrated", "calibrated.value", capped="calibrated_capped"),
+    ends_column("calibrated."),
+    _more("mean", "calibrated_mean", capped="capped"),
+    _p_value("guessing_test.p_value"),
+    Column(head=LABELS["base"], value="exposure.value", shown=number, unit="bits"),
+    _more("added", "added", capped="added_capped"),
+    _more("gained", "gained_bits"),
     Column(
-        head=LABELS["calibrated"],
-        value="calibrated.value",
-        written=lambda row: at_least(row.calibrated.value, row.calibrated_capped),
-        unit="bits",
-        worse="high",
+        head=LABELS["reference_gained"], value="reference_gained_bits", shown=number, unit="bits"
     ),
-    Column(
-        head=LABELS["interval"],
-        value=lambda row: (row.calibrated.low, row.calibrated.high),
-        written=lambda row: interval(row.calibrated.low, row.calibrated.high),
-        unit="bits",
-    ),
-    Column(
-        head=LABELS["mean"],
-        value="calibrated_mean",
-        written=lambda row: at_least(row.calibrated_mean, row.capped > 0),
-        unit="bits",
-        worse="high",
-    ),
-    Column(head=LABELS["p_value"], value="guessing_test.p_value", shown=probability, worse="low"),
-    Column(head=LABELS["base"], value="exposure.value", shown=_two, unit="bits"),
-    Column(
-        head=LABELS["added"],
-        value="added",
-        written=lambda row: at_least(row.added, row.added_capped),
-        unit="bits",
-        worse="high",
-    ),
-    Column(head=LABELS["gained"], value="gained_bits", shown=_two, unit="bits", worse="high"),
-    Column(head=LABELS["reference_gained"], value="reference_gained_bits", shown=_two, unit="bits"),
 )
 _TRAJECTORY = (
     Column(head=LABELS["checkpoint"], value="checkpoint", words=True),
-    Column(head=LABELS["format"], value="format", words=True),
-    Column(
-        head=LABELS["repetitions"],
-        value="repetitions",
-        written=lambda row: class_name("canary" if row.repetitions else "control", row.repetitions),
-        words=True,
-    ),
+    _FORMAT,
+    REPETITIONS,
     Column(head=LABELS["step"], value="step", shown=whole),
     _N,
-    Column(head=LABELS["median"], value="median", shown=_two, unit="bits", worse="high"),
-    Column(
-        head=LABELS["interval"],
-        value=lambda row: (row.low, row.high),
-        written=lambda row: interval(row.low, row.high),
-        unit="bits",
-    ),
-    _EXACT,
+    _more("median", "median"),
+    ends_column(),
+    _exact("exact"),
 )
 # What heads of columns mean.
 _HEADS = {
@@ -202,7 +241,7 @@ def class_table(rows: Sequence[ClassRow], guessing: GuessingBaseline) -> Table:
     return Table(rows, [_CLASS[name] for name in _EXPOSURE], [foot])
 
 
-def class_title(form: FormatData) -> str:
+def class_title(form: FormatResult) -> str:
     """What that table is of."""
     references = count(form.references, "reference")
     among = f"all {form.references:,} others" if form.exhaustive else references
@@ -223,7 +262,7 @@ def base_table(rows: Sequence[BaseClass]) -> Table:
     return Table(rows, _BESIDE_BASE, [[known.get(column.head, "") for column in _BESIDE_BASE]])
 
 
-def base_title(form: FormatData) -> str:
+def base_title(form: FormatResult) -> str:
     """What that table is of."""
     return (
         f"Calibrated exposure in bits, {form.name}: beside the base, "
@@ -231,14 +270,15 @@ def base_title(form: FormatData) -> str:
     )
 
 
-def guesses_table(rows: Sequence[ClassRow]) -> Table | None:
-    """Secrets of a format found with ever more guesses; None where no search was made."""
-    return _found(rows, lambda row: row.guesses, lambda n: count(n, "guess", "guesses"))
-
-
-def known_table(rows: Sequence[ClassRow]) -> Table | None:
-    """Secrets of a format found with ever more characters known; None without a search."""
-    return _found(rows, lambda row: row.revealed, lambda n: f"{n:,} known")
+def found_tables(rows: Sequence[ClassRow]) -> dict[str, Table]:
+    """Secrets of a format found with ever more given, by what is; those that were searched for."""
+    made = {
+        "by guesses tried": _found(
+            rows, lambda row: row.tries, lambda n: count(n, "guess", "guesses")
+        ),
+        "by characters known": _found(rows, lambda row: row.revealed, lambda n: f"{n:,} known"),
+    }
+    return {how: table for how, table in made.items() if table is not None}
 
 
 _Counts = Callable[[ClassRow], Sequence[Found]]
@@ -257,7 +297,7 @@ def _found(rows: Sequence[ClassRow], counts: _Counts, head: Callable[[int], str]
         )
         for n in given
     )
-    columns = [_REPETITIONS, *(_found_column(head(n), counts, n) for n in given)]
+    columns = [REPETITIONS, *(_found_column(head(n), counts, n) for n in given)]
     return Table(tried, columns, [(CHANCE, *map(probability, chances))])
 
 
@@ -273,20 +313,16 @@ def _found_column(head: str, counts: _Counts, given: int) -> Column:
     )
 
 
-def trajectory_table(rows: Sequence[CheckpointClass]) -> Table:
-    """Exposure of each class under each checkpoint of a training."""
-    return Table(rows, _TRAJECTORY)
-
-
-def trajectory_title(rows: Sequence[CheckpointClass]) -> str:
-    """What that table is of."""
-    checkpoints = len({row.checkpoint for row in rows})
-    return f"Exposure in bits, {count(checkpoints, 'checkpoint')}; higher = more memorised"
+def trajectory_table(rows: Sequence[CheckpointClass]) -> tuple[str, Table]:
+    """Exposure of each class under each checkpoint of a training, and what it is of."""
+    checkpoints = count(len({row.checkpoint for row in rows}), "checkpoint")
+    title = f"Exposure in bits, {checkpoints}; higher = more memorised"
+    return title, Table(rows, _TRAJECTORY)
 
 
 def overview(rows: Sequence[ClassRow]) -> tuple[Table, list[str]]:
     """Classes of all formats in one table, with the most that any search was given; its notes."""
-    guesses = max((found.given for row in rows for found in row.guesses), default=0)
+    guesses = max((found.given for row in rows for found in row.tries), default=0)
     known = max((found.given for row in rows for found in row.revealed), default=0)
     revealed = _found_column(LABELS["revealed"], lambda row: row.revealed, known)
     notes = [
@@ -299,7 +335,7 @@ def overview(rows: Sequence[ClassRow]) -> tuple[Table, list[str]]:
 def most_memorised(formats: Sequence[FormatData]) -> list[ClassRow]:
     """Of each format the class with the highest median; controls only where there is no other."""
     return [
-        max(form.classes, key=lambda row: (row.role == "canary", row.median))
+        max(form.classes, key=lambda row: (row.role == "canary", row.median.value))
         for form in formats
         if form.classes
     ]
@@ -362,7 +398,7 @@ def canary_table(
         Column(
             head="log-perplexity, bits",
             value="log_perplexity_bits",
-            shown=_two,
+            shown=number,
             unit="bits",
             worse="low",
         ),
@@ -387,15 +423,12 @@ def _guesses(row: CanaryRow) -> str:
     return f"over {whole(row.guesses_proven)}" if row.guesses_proven else MISSING
 
 
-def quantile_table(form: FormatData) -> Table:
+def quantile_table(form: FormatResult) -> Table:
     """The references of a format, and the curve through them, in numbers."""
-    return Table(list(_of_references(form)), _WHAT)
+    what = Column(head="what", value=lambda row: row[0], words=True)
+    return Table(list(_of_references(form)), [what, Column(head="value", value=lambda row: row[1])])
 
 
-_WHAT = (
-    Column(head="what", value=lambda row: row[0], words=True),
-    Column(head="value", value=lambda row: row[1]),
-)
 _PLACES = (
     *("the least of them", "1 % of them lie below", "5 % of them lie below"),
     *("25 % of them lie below", "50 % of them lie below", "75 % of them lie below"),
@@ -403,11 +436,13 @@ _PLACES = (
 )
 
 
-def _of_references(form: FormatData) -> Iterator[tuple[str, str]]:
+def _of_references(form: FormatResult) -> Iterator[tuple[str, str]]:
     yield "references", whole(form.references)
-    for place, value in zip(_PLACES, form.quantiles, strict=False):  # old ones keep none
+    for place, value in zip(
+        _PLACES, form.reference_bits_quantiles, strict=False
+    ):  # old ones keep none
         yield place, number(value)
-    fit = form.fit
+    fit = form.skew_normal
     if fit is None:
         yield "skew-normal curve", MISSING
         return
@@ -461,18 +496,6 @@ def kinds_section(rows: Sequence[KindMembership]) -> Section:
     )
 
 
-def _rate(row: KindMembership, fpr: float) -> str:
-    """The rate with its interval; missing where the candidates do not resolve it."""
-    found = _tpr_at(row, fpr)
-    if found is None or found.value is None:
-        return number(None)
-    return f"{number(found.value, 3)} ({interval(found.low, found.high, 3)})"
-
-
-def _tpr_at(row: KindMembership, fpr: float) -> TprAtFpr | None:
-    return next((rate for rate in row.tpr_at_fpr if rate.fpr == fpr), None)
-
-
 def _meanings(rows: Sequence[KindMembership]) -> Iterator[str]:
     """What the columns mean."""
     yield (
@@ -501,24 +524,9 @@ def _remarks(rows: Sequence[KindMembership]) -> Iterator[str]:
             yield f"{row.group}: {line}"
 
 
-def _ends(row: KindMembership) -> tuple[float | None, float | None] | None:
-    area = row.area_under_curve
-    return None if area is None else (area.low, area.high)
-
-
-def _at(fpr: float) -> Column:
-    return Column(
-        head=f"TPR at FPR {percent(fpr)}",
-        value=lambda row: None if (found := _tpr_at(row, fpr)) is None else found.value,
-        written=lambda row: _rate(row, fpr),
-        worse="high",
-    )
-
-
 _COLUMNS = (
     Column(head="kind", value="group", words=True),
-    Column(head=LABELS["inserted"], value="canaries", shown=whole),
-    Column(head=LABELS["held_out"], value="held_out", shown=whole),
+    *_counts(inserted="canaries", held_out="held_out"),
     Column(
         head=LABELS["auc"],
         value="area_under_curve.value",
@@ -527,14 +535,266 @@ _COLUMNS = (
     ),
     Column(
         head=LABELS["interval"],
-        value=_ends,
+        value=lambda row: (area := row.area_under_curve) and (area.low, area.high),
         shown=lambda ends: interval(ends[0], ends[1], 3),
     ),
-    *(_at(rate) for rate in _RATES),
-    Column(head=LABELS["p_value"], value="test.p_value", shown=probability, worse="low"),
-    Column(
-        head=LABELS["epsilon_bound"], value="bound.value", shown=nats, unit="nats", worse="high"
-    ),
-    Column(head=LABELS["max_attainable"], value="bound.max_attainable", shown=nats, unit="nats"),
+    *(_rate_column(f"TPR at FPR {percent(rate)}", "tpr_at_fpr", rate) for rate in _RATES),
+    _p_value("test.p_value"),
+    *_bound("bound"),
     Column(head=LABELS["significance"], value="significance", shown=short),
 )
+
+
+class _BoundRow(NamedTuple):
+    bound: EpsilonBound
+    primary: bool
+
+
+_BOUNDS = (
+    Column(
+        head=LABELS["bound"],
+        value="bound.name",
+        written=lambda row: bound_name(row.bound.name) + ", primary" * row.primary,
+        words=True,
+    ),
+    Column(head=LABELS["validity"], value="bound.validity", words=True),
+    Column(head=LABELS["delta"], value="bound.delta", shown=short),
+    *_bound("bound"),
+    Column(head=LABELS["significance"], value="bound.significance", shown=short),
+)
+_FPR = 0.01  # where a table has room for a single rate
+MAX_ATTAINABLE = "what a perfect attack on these canaries would have shown"
+_PROMISE = (
+    "epsilon: whatever is read off the model is at most e^epsilon times as likely, up to delta, as "
+    "without {whose}; lower = more private. The audit bounds the same number from below: it can "
+    "refute the promise, and never prove it"
+)
+_GIVEN = (
+    "the noise follows from a seed that was given: the promise does not hold against those who "
+    "know it"
+)
+_MEMBERSHIP = (
+    f"{LABELS['auc']}: how often a canary that was inserted scores above a text that was not; 0.5 "
+    "is guessing",
+    "TPR at FPR: the share of canaries found where at most this share of the other texts is "
+    "taken for canaries",
+)
+
+
+def privacy_sections(privacy: Privacy) -> Iterator[Section]:
+    """Class by class, then the bound to quote and what it rests on."""
+    coins = privacy.inclusion_probability
+    how = "no inclusion probability is declared"
+    if coins is not None:
+        how = f"canaries inserted each with probability {setting_value(coins)}"
+    yield Section(
+        id="bounds",
+        title=f"Lower bounds on epsilon of one document, in nats; {how}; higher = less "
+        f"private. All hold together at significance {short(privacy.significance)}, each "
+        "for its kind of training",
+    )
+    yield from class_sections(privacy)
+    notes = bounds_legend(privacy)
+    if notes:
+        yield Section(id="how-to-read", title="How to read these bounds", notes=notes)
+    title, notes = primary_words(privacy)
+    yield Section(id="primary", title=title, notes=notes)
+
+
+def class_sections(privacy: Privacy) -> Iterator[Section]:
+    """The bounds and the membership metrics of each class of repetitions."""
+    for place, part in enumerate(privacy.classes, 1):
+        bounds, metrics = part.bounds, part.membership
+        notes = [] if bounds is None else list(_bound_remarks(bounds))
+        if metrics is not None:
+            notes.append(f"membership: {LABELS['auc']} {_with_ends(metrics.area_under_curve)}")
+            if metrics.tpr_at_fpr:
+                notes.append(f"membership: {'; '.join(map(_rate, metrics.tpr_at_fpr))}")
+        yield Section(
+            id=f"bounds-{place}",
+            title=f"{where(part)}: {whole(part.canaries)} {LABELS['inserted']}, "
+            f"{whole(part.held_out)} {LABELS['held_out']}, {whole(part.references)} "
+            f"{LABELS['references']}",
+            table=None
+            if bounds is None
+            else Table(
+                [_BoundRow(bound, bound is bounds.primary) for bound in _all(bounds)], _BOUNDS
+            ),
+            notes=(*notes, *filter(None, [part.note])),
+        )
+
+
+def _all(bounds: JointBounds | None) -> Sequence[EpsilonBound]:
+    return () if bounds is None else (bounds.primary, *bounds.others)
+
+
+def conditions(part: PrivacyClass) -> Iterator[str]:
+    """What each bound of a class rests on."""
+    for bound in _all(part.bounds):
+        said = [
+            f"neighbouring data sets: {bound.adjacency}",
+            *(f"assumes: {line}" for line in bound.assumptions),
+            *([f"threshold: {bound.threshold_choice}"] if bound.threshold_choice else []),
+        ]
+        name = f"{bound_name(bound.name)} at delta {short(bound.delta)} ({bound.validity})"
+        yield f"{name}: {'; '.join(said)}"
+
+
+def where(about: PrivacyClass | PrimaryBound) -> str:
+    """Which formats and repetitions a bound is about."""
+    return ", ".join(filter(None, [*about.formats, f"repetitions {about.repetitions}"]))
+
+
+def _bound_remarks(bounds: JointBounds) -> Iterator[str]:
+    """What belongs to a single bound, and which are not supported."""
+    for bound in _all(bounds):
+        for line in bound.notes:
+            yield f"{bound_name(bound.name)} at delta {short(bound.delta)}: {line}"
+    for refused in bounds.refused:
+        yield f"not given: {bound_name(refused.method)}: {refused.reason}"
+
+
+def _rate(rate: TprAtFpr) -> str:
+    if rate.value is None:
+        return f"at FPR {short(rate.fpr)}: {rate.note}"
+    return f"TPR {_with_ends(rate)} at FPR {short(rate.fpr)}"
+
+
+def bounds_overview(privacy: Privacy) -> tuple[Table, list[str]]:
+    """Each class with its primary bound and its membership metrics; reasons as notes."""
+    notes = [f"{where(part)}: {part.note}" for part in privacy.classes if part.note]
+    return Table(privacy.classes, _BOUNDS_OVERVIEW), notes
+
+
+OVERVIEW_TITLE = (
+    "Each class: its primary bound, and how well its canaries are distinguished from texts that "
+    "were never inserted"
+)
+
+
+def bounds_legend(privacy: Privacy) -> list[str]:
+    """What the tables hold; only of what is there."""
+    bounds = [bound for part in privacy.classes for bound in _all(part.bounds)]
+    kinds = dict.fromkeys(bound.validity for bound in bounds)
+    primary = "primary: chosen beforehand by how the canaries were drawn; it has half the "
+    lines = [f"{primary}significance"] * bool(bounds)
+    lines += [f"{kind}: holds for {validity(kind)}" for kind in kinds]
+    if any(bound.max_attainable is not None for bound in bounds):
+        lines.append(f"{LABELS['max_attainable']}: {MAX_ATTAINABLE}")
+    if any(part.membership is not None for part in privacy.classes):
+        lines += _MEMBERSHIP
+    return lines
+
+
+def primary_words(privacy: Privacy | None) -> tuple[str, list[str]]:
+    """The bound to quote, and its conditions."""
+    if privacy is None:
+        return "No bound on epsilon: the result holds none.", []
+    bound, notes = privacy.primary, [f"note: {line}" for line in privacy.notes]
+    if bound is None:
+        return (
+            "No bound on epsilon: no class has both inserted and held out canaries.",
+            [*notes, *claim_lines(privacy.claim)],
+        )
+    title = (
+        f"{LABELS['epsilon_bound']} {nats(bound.value)} nats at delta {short(bound.delta)}, "
+        f"a lower bound ({bound_name(bound.name)}; {where(bound)}; {bound.adjacency}); higher = "
+        "less private."
+    )
+    # Of several classes the one where most is attainable need not be the one quoted.
+    everywhere = f" of all {len(privacy.classes)} classes" if len(privacy.classes) > 1 else ""
+    return title, [
+        f"holds for {validity(bound.validity)} ({bound.validity}), at significance "
+        f"{short(bound.significance)}, that of the largest primary bound; all bounds here "
+        f"together at {short(privacy.significance)}",
+        f"{LABELS['max_attainable']}{everywhere} {nats(privacy.max_attainable)}: {MAX_ATTAINABLE}",
+        *(f"assumes: {line}" for line in bound.assumptions),
+        *notes,
+        *claim_lines(privacy.claim),
+    ]
+
+
+def claim_lines(claim: ClaimCheck | None) -> Iterator[str]:
+    """What the bounds say of a claim; nothing without one."""
+    if claim is not None:
+        claimed, delta = map(setting_value, (claim.claimed_epsilon, claim.claimed_delta))
+        claimed_at = f"epsilon {claimed} at delta {delta}"
+        yield f"claim of {claimed_at}: {claim_word(claim.verdict)}: {claim.reason}{_power(claim)}"
+
+
+def _power(claim: ClaimCheck) -> str:
+    """What the audit could have shown; nothing where that is not known."""
+    if claim.could_show is None or claim.verdict == "contradicted":
+        return ""
+    chance = f"with probability {short(claim.power)}"
+    if claim.refutable_from is None:
+        found = "no leak, however large, would have contradicted the claim so often"
+    else:
+        found = (
+            "an ideal attack would have contradicted the claim so often from a true epsilon of "
+            f"{nats(claim.refutable_from)} on"
+        )
+    return f"; this audit could have shown up to {nats(claim.could_show)} {chance}, and {found}"
+
+
+_BOUNDS_OVERVIEW = (
+    Column(head="class", value=where, words=True),
+    Column(head=LABELS["validity"], value="bounds.primary.validity", words=True),
+    *_counts(inserted="canaries", held_out="held_out", references="references"),
+    *_bound("bounds.primary"),
+    _rate_column(LABELS["auc"], "membership.area_under_curve"),
+    _rate_column(f"TPR at FPR {short(_FPR)}", "membership.tpr_at_fpr", _FPR),
+)
+
+
+def promise_section(claim: DpClaim) -> Section:
+    """All that a training with differential privacy promised, and what that does not speak of."""
+    of_documents = claim.unit == "document"
+    whose = "one document" if of_documents else f"all documents of one value of {claim.unit!r}"
+    found, units = claim.ex_post, list[tuple[str, str]]()
+    if found is not None:
+        units = [
+            ("of single units, ex post: median", f"{nats(found.median)} nats"),
+            ("nine of ten lie in", f"{nats(found.q05)} .. {nats(found.q95)} nats"),
+            ("largest", f"{nats(found.largest)} nats"),
+        ]
+    return Section(
+        id="promise",
+        title="Promise of the training",
+        table=facts(
+            ("method", f"{claim.method}, {claim.sampler} sampling"),
+            (
+                "promised epsilon",
+                f"{nats(claim.epsilon)} nats at {LABELS['delta']} "
+                f"{short(claim.delta)} ({claim.accountant.upper()} accountant)",
+            ),
+            ("by Renyi divergences", f"{nats(claim.epsilon_rdp)} nats"),
+            ("unit", f"{whose}; {claim.adjacency}"),
+            ("units", whole(claim.units)),
+            ("documents of the largest unit", whole(claim.largest_group)),
+            ("noise multiplier", short(claim.noise_multiplier)),
+            ("clip", short(claim.clip)),
+            ("sample rate", short(claim.sample_rate)),
+            ("steps", whole(claim.steps)),
+            *units,
+        ),
+        notes=(
+            _PROMISE.format(whose=whose),
+            *(f"not covered: {line}" for line in claim.not_covered),
+            *([_GIVEN] if claim.noise_is_given else []),
+            *([] if found is None else [f"ex post: {line}" for line in PRIVATE_NOTES]),
+        ),
+    )
+
+
+def inside_section(claim: DpClaim, privacy: Privacy | None) -> Section | None:
+    """Bounds from inside, from the loosest to the claim; None where there were no canaries."""
+    found = claim.white_box
+    if found is None:
+        return None
+    primary = None if privacy is None else privacy.primary
+    outside = None
+    if primary is not None and primary.delta == found.delta:
+        outside = primary.validity, ", ".join(primary.formats), primary.value
+    table, notes = inside_table(found, claim.promise, outside), inside_notes(found)
+    return Section(id="inside", title="Seen from inside", table=table, notes=notes)

@@ -24,9 +24,8 @@ from matplotlib.image import imread
 
 from lmexposure.core.charts import Chart
 from lmexposure.errors import SettingsError
-from lmexposure.studies.exposure.charts import RunCharts
+from lmexposure.studies.exposure.charts import RunCharts, roc_chart
 from lmexposure.studies.exposure.charts_exposure import comparison_chart
-from lmexposure.studies.exposure.charts_privacy import roc_chart
 
 
 def every(name: str = "pin") -> list[Chart]:
@@ -42,7 +41,7 @@ def every(name: str = "pin") -> list[Chart]:
         charts.epsilon(),
         roc_chart([roc_data(name=name)]),
         charts.training(),
-        comparison_chart(name, form.bits, runs),
+        comparison_chart(name, form.form.bits, runs),
     ]
     assert None not in drawn
     return [chart for chart in drawn if chart is not None]
@@ -90,7 +89,7 @@ def test_names_of_data_are_text_and_nothing_else() -> None:
 @pytest.mark.filterwarnings("error")
 def test_letters_that_the_font_lacks_are_no_warning() -> None:
     one = format_data()
-    chart = comparison_chart("鳥", one.bits, [("基準", one.classes)])
+    chart = comparison_chart("鳥", one.form.bits, [("基準", one.classes)])
     assert chart is not None
     assert "基準" in texts(chart)
     assert chart.png()

@@ -2,24 +2,24 @@
 
 import re
 import xml.etree.ElementTree as ET
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import made_results
 import numpy as np
+from made_results import bounded_class, exact, quantile
 
 from lmexposure.core.charts import VARIABLES, Chart
 from lmexposure.statistics import (
-    ClaimCheck,
     EpsilonBound,
     GoodnessOfFit,
-    JointBounds,
     PrimaryBound,
     Privacy,
-    PrivacyClass,
 )
-from lmexposure.studies import Evaluation, SkewNormalFit
-from lmexposure.studies.exposure.charts_privacy import RocData
-from lmexposure.studies.exposure.rows import CanaryRow, ClassRow, FormatData, Found
+from lmexposure.studies import Evaluation, ExtractionCount, FormatResult, GuessCount, SkewNormalFit
+from lmexposure.studies.exposure.charts import RocData
+from lmexposure.studies.exposure.rows import CanaryRow, ClassRow, FormatData
 
 HOSTILE = '<script>alert(1)</script> & $x^2$ $\\frac{a}{b}$ "quoted" \x07'
 
@@ -37,6 +37,15 @@ FIT = SkewNormalFit(
     ),
 )
 REFERENCES = np.random.default_rng(0).normal(24, 3, 400)
+FORM = made_results.form(
+    "pin",
+    2**20,
+    references=400,
+    skew_normal=FIT,
+    reference_bits_quantiles=np.quantile(
+        REFERENCES, (0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1)
+    ).tolist(),
+)
 
 
 def canary(exposure: float | None, **other: Any) -> CanaryRow:
@@ -49,38 +58,34 @@ def canary(exposure: float | None, **other: Any) -> CanaryRow:
         "exposure": exposure,
         "low": None if exposure is None else exposure - 0.5,
         "high": None if exposure is None else exposure + 0.5,
-        "capped": False,
         "method": "sampled",
-        "rank": None,
-        "guesses": None,
-        "revealed": None,
     }
     return CanaryRow(**values | other)
 
 
-def found(given: int, n: int, of: int = 4, by_chance: float = 0.001) -> Found:
-    return Found(given=given, found=n, of=of, by_chance=by_chance)
+def found(given: int, n: int, of: int = 4, by_chance: float = 0.001) -> ExtractionCount:
+    return ExtractionCount(method="greedy", revealed=given, found=n, of=of, by_chance=by_chance)
 
 
-def class_row(median: float, **other: Any) -> ClassRow:
-    values: dict[str, Any] = {
-        "format": "pin",
-        "role": "canary",
-        "repetitions": 1,
-        "n": 4,
-        "mean": median,
-        "median": median,
-        "low": median - 1,
-        "high": median + 1,
-        "level": 0.95,
-        "capped": False,
-        "p_value": 0.5,
-        "epsilon": None,
-        "exact": 0,
-        "guesses": (),
-        "revealed": (),
-    }
-    return ClassRow(**values | other)
+def class_row(
+    median: float,
+    *,
+    n: int = 4,
+    guesses: Sequence[ExtractionCount] = (),
+    revealed: Sequence[ExtractionCount] = (),
+    **other: Any,
+) -> ClassRow:
+    capped, repetitions = other.pop("capped", False), other.pop("repetitions", 1)
+    ends = {"low": other.pop("low", median - 1), "high": other.pop("high", median + 1)}
+    row = made_results.class_row(
+        [made_results.canary(0, exact(median), name="pin", repetitions=repetitions)] * n,
+        median=replace(quantile([median], 0.5), **ends),
+        median_capped=capped,
+        guesses=[GuessCount(guesses=g.revealed, found=g.found, of=g.of) for g in guesses],
+        extraction=revealed,
+        **other,
+    )
+    return ClassRow(**vars(row), form=FORM)
 
 
 def format_data(**other: Any) -> FormatData:
@@ -92,14 +97,9 @@ def format_data(**other: Any) -> FormatData:
         for e in (10.0, 11.0, 12.0, 13.0)
     ]
     values: dict[str, Any] = {
-        "name": "pin",
         "pattern": "My PIN is {digits:6}.",
-        "bits": 20.0,
-        "space_size": 2**20,
-        "references": 400,
-        "exhaustive": False,
         "classes": (
-            class_row(1.1, role="control", repetitions=0, guesses=(found(1, 0), found(1000, 0))),
+            class_row(1.1, repetitions=0, guesses=(found(1, 0), found(1000, 0))),
             class_row(2.5, guesses=(found(1, 0), found(1000, 1)), revealed=(found(2, 2),)),
             class_row(
                 11.5,
@@ -110,12 +110,9 @@ def format_data(**other: Any) -> FormatData:
             ),
         ),
         "canaries": (*control, *once, *often),
-        "fit": FIT,
-        "quantiles": tuple(
-            np.quantile(REFERENCES, (0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1)).tolist()
-        ),
     }
-    return FormatData(**values | other)
+    parts = {name: other.pop(name) for name in set(other) & set(FormatResult.model_fields)}
+    return FormatData(**values | other, form=FORM.model_copy(update=parts))
 
 
 def roc_data(**other: Any) -> RocData:
@@ -136,53 +133,7 @@ def roc_data(**other: Any) -> RocData:
 
 
 def bound(value: float, **other: Any) -> EpsilonBound:
-    return EpsilonBound(**(_bound_values(value) | other))
-
-
-def _bound_values(value: float) -> dict[str, Any]:
-    return {
-        "method": "one_run_audit",
-        "value": value,
-        "significance": 0.025,
-        "delta": 1e-5,
-        "validity": "any-dp",
-        "counts": {},
-        "threshold": None,
-        "threshold_choice": "",
-        "max_attainable": 3.0,
-        "mu": None,
-        "repetitions": 8,
-        "unit": "nats",
-        "adjacency": "add or remove one document",
-        "assumptions": (),
-        "notes": (),
-    }
-
-
-def bounded_class(
-    primary: EpsilonBound,
-    *others: EpsilonBound,
-    name: str = "pin",
-    repetitions: int = 8,
-    n: int = 9,
-) -> PrivacyClass:
-    """A class of which nothing but its bounds is known."""
-    return PrivacyClass(
-        formats=(name,),
-        repetitions=repetitions,
-        canaries=n,
-        held_out=n,
-        references=100,
-        bounds=JointBounds(
-            primary=primary,
-            others=others,
-            refused=(),
-            significance=0.025,
-            inclusion_probability=0.5,
-        ),
-        membership=None,
-        note=None,
-    )
+    return made_results.bound(value, **{"max_attainable": 3.0, "repetitions": 8} | other)
 
 
 def privacy(
@@ -190,35 +141,13 @@ def privacy(
 ) -> Privacy:
     """Two classes; the quoted bound is of the second, smaller one."""
     more = (bound(0.5, method="epsilon_from_exposure"), bound(1.5, validity="asymptotic"))
+    first, second = bound(0.1), bound(0.9, **primary)
     classes = (
-        bounded_class(bound(0.1), name=name, repetitions=1, n=90),
-        bounded_class(bound(0.9, **primary), *(others or more), name=name),
+        bounded_class(name, first, canaries=90, held_out=90),
+        bounded_class(name, second, *(others or more), repetitions=8, canaries=9, held_out=9),
     )
-    values = _bound_values(0.9) | {"significance": 0.05, "formats": (name,)} | primary
-    return Privacy(
-        inclusion_probability=0.5,
-        significance=0.05,
-        deltas=(1e-5,),
-        primary=PrimaryBound(**values),
-        max_attainable=3.0,
-        classes=classes,
-        claim=None if claimed is None else _claim(claimed, str(values["method"])),
-        notes=(),
-    )
-
-
-def _claim(claimed: float, method: str) -> ClaimCheck:
-    return ClaimCheck(
-        verdict="consistent",
-        reason="the bound is not above it",
-        claimed_epsilon=claimed,
-        claimed_delta=1e-5,
-        bound=0.9,
-        max_attainable=3.0,
-        significance=0.05,
-        validity="any-dp",
-        method=method,
-    )
+    quoted = PrimaryBound(**vars(second), formats=(name,))
+    return made_results.privacy(0.9, 3.0, claimed=claimed, primary=quoted, classes=classes)
 
 
 def training_rows(**exposures: float | None) -> tuple[Evaluation, ...]:

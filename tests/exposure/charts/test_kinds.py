@@ -12,7 +12,6 @@ from exposure.charts.made import (
     FIT,
     REFERENCES,
     bound,
-    bounded_class,
     canary,
     class_row,
     evaluation,
@@ -24,13 +23,20 @@ from exposure.charts.made import (
     texts,
     training_rows,
 )
+from known import known
+from made_results import bounded_class
 from scipy import stats
 
 from lmexposure.core.charts import Ceiling, Chart, class_styles
 from lmexposure.core.charts.drawings import farthest
 from lmexposure.core.charts.roc import on_log_axes
 from lmexposure.studies import CheckpointClass
-from lmexposure.studies.exposure.charts import training_chart, trajectory_chart
+from lmexposure.studies.exposure.charts import (
+    epsilon_chart,
+    roc_chart,
+    training_chart,
+    trajectory_chart,
+)
 from lmexposure.studies.exposure.charts_exposure import (
     GUESSING_HIGH,
     GUESSING_LOW,
@@ -40,9 +46,9 @@ from lmexposure.studies.exposure.charts_exposure import (
     comparison_chart,
     controls_chart,
     exposure_chart,
+    extraction_chart,
     reference_chart,
 )
-from lmexposure.studies.exposure.charts_privacy import epsilon_chart, extraction_chart, roc_chart
 
 Make = Callable[[], Chart | None]
 NO_BITS = np.array([])
@@ -56,7 +62,7 @@ UNBOUNDED: dict[str, Any] = {
     "primary": None,
     "max_attainable": None,
     "claim": None,
-    "classes": (replace(bounded_class(bound(0.1)), bounds=None, note="none"),),
+    "classes": (bounded_class("pin", repetitions=8, canaries=9),),
 }
 
 
@@ -68,8 +74,12 @@ def controls_of(*exposures: float | None) -> Any:
     return canaries_of(*exposures, role="control", repetitions=0)
 
 
-def classes_of(**parts: Any) -> Any:
-    return format_data(classes=(class_row(1.0, **parts),))
+def references(bits: Any = REFERENCES, **parts: Any) -> Chart | None:
+    return reference_chart(format_data(**parts), bits)
+
+
+def searches(**parts: Any) -> Chart | None:
+    return extraction_chart(format_data(classes=(class_row(1.0, **parts),)))
 
 
 def checkpoint(step: int | None, repetitions: int, median: float, **other: Any) -> CheckpointClass:
@@ -101,11 +111,16 @@ class Said(NamedTuple):
     """A chart, its description ("..." for what is left out), texts that are drawn, and are not."""
 
     make: Make
-    description: str
+    description: str = "..."
     drawn: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
 
 
+CAPPED = (canary(20.0, capped=True, high=None),) * 3
+TWENTY = tuple(canary(1.0, repetitions=2**n) for n in range(20))
+MANY_RUNS = [
+    (f"run {i}", tuple(class_row(float(n), repetitions=2**n) for n in range(12))) for i in range(14)
+]
 SAID = [
     Said(
         lambda: exposure_chart(canaries_of(1.0, None, None, None)),
@@ -113,63 +128,43 @@ SAID = [
         ("n = 1",),
     ),
     Said(
-        lambda: exposure_chart(
-            format_data(canaries=(canary(20.0, capped=True, high=None),) * 3, classes=())
-        ),
-        "...",
-        ("lower bound",),
-        ("Medians",),
+        lambda: exposure_chart(format_data(canaries=CAPPED, classes=())),
+        drawn=("lower bound",),
+        absent=("Medians",),
     ),
     Said(
         lambda: exposure_chart(format_data(bits=2.0, canaries=(canary(1.0),))),
         "...above 2.00 bits...",
     ),
+    Said(lambda: exposure_chart(format_data(canaries=TWENTY)), drawn=("8",), absent=("16",)),
     Said(
-        lambda: exposure_chart(
-            format_data(canaries=tuple(canary(1.0, repetitions=2**n) for n in range(20)))
-        ),
-        "...",
-        ("8",),
-        ("16",),
-    ),
-    Said(
-        lambda: reference_chart(format_data(quantiles=NINE), NO_BITS),
+        lambda: references(NO_BITS, reference_bits_quantiles=NINE),
         "...drawn from nine quantiles...",
         ("400 references, from quantiles",),
     ),
-    Said(lambda: reference_chart(format_data(fit=None), REFERENCES), "...", (), ("skew-normal",)),
+    Said(lambda: references(skew_normal=None), absent=("skew-normal",)),
     Said(
-        lambda: reference_chart(
-            format_data(fit=FIT.model_copy(update={"goodness": None})), REFERENCES
-        ),
+        lambda: references(skew_normal=FIT.model_copy(update={"goodness": None})),
         "... A skew-normal curve is fitted (not tested).",
     ),
-    Said(
-        lambda: reference_chart(format_data(canaries=()), np.full(5, 3.0)),
-        "...",
-        (),
-        ("Median of each class",),
-    ),
+    Said(lambda: references(np.full(5, 3.0), canaries=()), absent=("Median of each class",)),
     Said(
         lambda: reference_chart(canaries_of(1.0, log_perplexity_bits=None), REFERENCES),
-        "...",
-        (),
-        ("1×",),
+        absent=("1×",),
     ),
     Said(
-        lambda: extraction_chart(classes_of(guesses=(found(1, 0),))),
+        lambda: searches(guesses=(found(1, 0),)),
         "...With 1 guess:...",
         ("Guesses tried",),
         ("Characters known",),
     ),
     Said(
-        lambda: extraction_chart(classes_of(revealed=(found(0, 1), found(1, 1)))),
-        "...",
-        ("Characters known",),
-        ("Guesses tried",),
+        lambda: searches(revealed=(found(0, 1), found(1, 1))),
+        drawn=("Characters known",),
+        absent=("Guesses tried",),
     ),
     Said(
-        lambda: extraction_chart(classes_of(guesses=(found(1, 4, 4, 4.0), found(100, 4, 4, 400)))),
+        lambda: searches(revealed=(found(1, 4, 4, 4.0), found(100, 4, 4, 400))),
         "...with probability 1.0000.",
     ),
     Said(lambda: controls_chart(controls_of(8.0, 9.0, 10.0, 11.0)), "...0 lie in the band..."),
@@ -190,8 +185,7 @@ SAID = [
                 checkpoint(None, 1, 2.0, checkpoint="last", low=None, high=None),
             ]
         ),
-        "...",
-        ("Checkpoint", "first", "last"),
+        drawn=("Checkpoint", "first", "last"),
     ),
     Said(
         lambda: trajectory_chart(
@@ -199,11 +193,10 @@ SAID = [
         ),
         "...in bits (the highest; 2 more are not drawn): a, 1× from 1.00...",
     ),
-    Said(lambda: epsilon_chart(privacy(claimed=None)), "...", (), ("Claimed", "claimed")),
+    Said(lambda: epsilon_chart(privacy(claimed=None)), absent=("Claimed", "claimed")),
     Said(
         lambda: epsilon_chart(privacy(bound(0.3, delta=0.0, max_attainable=None))),
-        "...",
-        ("primary: one-run audit ≥ 0.900 at delta 1e-05", "one-run audit ≥ 0.300 at delta 0"),
+        drawn=("primary: one-run audit ≥ 0.900 at delta 1e-05", "one-run audit ≥ 0.300 at delta 0"),
     ),
     Said(
         lambda: epsilon_chart(privacy(bound(1.0, max_attainable=90.0, validity="gaussian"))),
@@ -212,8 +205,7 @@ SAID = [
     ),
     Said(
         lambda: training_chart([replace(row, epoch=None) for row in training_rows()]),
-        "...",
-        ("Step",),
+        drawn=("Step",),
     ),
     Said(
         lambda: training_chart([replace(evaluation(0, 1.0, None), epoch=None, step=None)]),
@@ -230,25 +222,13 @@ SAID = [
         "...broken: no medians...",
         ("broken",),
     ),
-    Said(
-        lambda: comparison_chart(
-            "pin",
-            20.0,
-            [
-                (f"run {i}", tuple(class_row(float(n), repetitions=2**n) for n in range(12)))
-                for i in range(14)
-            ],
-        ),
-        "...and 8 more...",
-        ("run 13",),
-    ),
+    Said(lambda: comparison_chart("pin", 20.0, MANY_RUNS), "...and 8 more...", ("run 13",)),
 ]
 
 
 @pytest.mark.parametrize("said", SAID)
 def test_what_is_drawn_is_said_in_words(said: Said) -> None:
-    chart = said.make()
-    assert chart is not None
+    chart = known(said.make())
     first, *rest = said.description.split("...")
     assert chart.description.startswith(first)
     place = 0
@@ -265,10 +245,10 @@ def test_what_is_drawn_is_said_in_words(said: Said) -> None:
     [
         lambda: exposure_chart(canaries_of(None)),
         lambda: exposure_chart(format_data(canaries=())),
-        lambda: reference_chart(format_data(quantiles=()), np.array([np.nan])),
-        lambda: reference_chart(format_data(quantiles=(1.0,) * 9), NO_BITS),
-        lambda: extraction_chart(classes_of()),
-        lambda: extraction_chart(classes_of(guesses=(found(1, 0, 0),))),
+        lambda: references(np.array([np.nan]), reference_bits_quantiles=()),
+        lambda: references(NO_BITS, reference_bits_quantiles=(1.0,) * 9),
+        searches,
+        lambda: searches(guesses=(found(1, 0, 0),)),
         lambda: controls_chart(controls_of(1.0, 2.0, None)),
         lambda: trajectory_chart(()),
         lambda: epsilon_chart(None),
@@ -298,8 +278,7 @@ def shapes_of(chart: Chart) -> list[list[str]]:
 
 
 def test_every_canary_is_a_dot_and_capped_ones_have_another_shape() -> None:
-    chart = exposure_chart(format_data())
-    assert chart is not None
+    chart = known(exposure_chart(format_data()))
     dots = [group for group in shapes_of(chart) if len(group) > 1]
     assert sorted(map(len, dots)) == [3, 4]  # one capped canary is alone
     drawn = {f"#{path.get('id')}": path.get("d") for path in ET.fromstring(chart.svg()).iter()}
@@ -307,8 +286,7 @@ def test_every_canary_is_a_dot_and_capped_ones_have_another_shape() -> None:
 
 
 def test_very_many_canaries_are_thinned_and_said_to_be() -> None:
-    chart = exposure_chart(canaries_of(*np.linspace(0, 10, 5000).tolist()))
-    assert chart is not None
+    chart = known(exposure_chart(canaries_of(*np.linspace(0, 10, 5000).tolist())))
     assert 1990 < chart.svg().count("<use ") < 2030
     assert len(chart.svg()) < 150_000
     assert "Of 5,000 dots about 2,000 are drawn, evenly by rank" in chart.description
@@ -332,8 +310,7 @@ def test_the_curve_is_the_skew_normal_density() -> None:
     x = np.linspace(10, 40, 50)
     expected = stats.skewnorm.pdf(x, FIT.shape, loc=FIT.location, scale=FIT.scale)
     assert _density(FIT, x) == pytest.approx(expected, rel=1e-12)
-    bare = reference_chart(format_data(fit=None), REFERENCES)
-    assert bare is not None
+    bare = known(references(skew_normal=None))
     assert painted(bare, "--chart-fit") == []
 
 
@@ -347,16 +324,14 @@ def test_the_curve_is_the_skew_normal_density() -> None:
 def test_without_scores_the_quantiles_give_the_histogram(
     quantiles: tuple[float, ...], edges: list[float], shares: list[float] | None
 ) -> None:
-    histogram = _histogram(format_data(quantiles=quantiles), NO_BITS)
-    assert histogram is not None
+    histogram = known(_histogram(format_data(reference_bits_quantiles=quantiles), NO_BITS))
     assert histogram.edges.tolist() == edges
     assert float(histogram.density @ np.diff(histogram.edges)) == pytest.approx(1)
     assert shares is None or histogram.density.tolist() == pytest.approx(shares)
 
 
 def test_classes_differ_in_shape_and_a_first_look_ticks_its_only_number() -> None:
-    chart = extraction_chart(format_data())
-    assert chart is not None
+    chart = known(extraction_chart(format_data()))
     shapes = {
         str(path.get("d"))
         for variable in ("--chart-class-4", "--chart-class-8", "--chart-control")
@@ -364,8 +339,7 @@ def test_classes_differ_in_shape_and_a_first_look_ticks_its_only_number() -> Non
         if path.get("id")
     }
     assert len(shapes) == 3
-    look = extraction_chart(classes_of(revealed=(found(0, 1),)))
-    assert look is not None
+    look = known(searches(revealed=(found(0, 1),)))
     ticks = [text for text in texts(look) if text.lstrip("−").replace(".", "").isdigit()]
     assert ticks == ["0"]
 
@@ -394,6 +368,5 @@ def test_a_curve_begins_at_what_is_resolvable_and_zero_lies_at_the_bottom() -> N
 
 @pytest.mark.parametrize("negatives", [1, 10**6])
 def test_few_and_many_negatives_are_drawn(negatives: int) -> None:
-    chart = roc_chart([roc_data(negatives=negatives, positives=1)])
-    assert chart is not None
+    chart = known(roc_chart([roc_data(negatives=negatives, positives=1)]))
     assert chart.svg()
