@@ -12,6 +12,8 @@ if TYPE_CHECKING:
         Thresholds,
         Verdict,
         attainable_outcome,
+        interval_outcome,
+        met_outcome,
         quantile_pair,
     )
     from lmexposure.core.compare import compare_document

@@ -14,6 +14,8 @@ from lmexposure.core.check import Outcome as Outcome
 from lmexposure.core.check import Thresholds as Thresholds
 from lmexposure.core.check import Verdict as Verdict
 from lmexposure.core.check import attainable_outcome as attainable_outcome
+from lmexposure.core.check import interval_outcome as interval_outcome
+from lmexposure.core.check import met_outcome as met_outcome
 from lmexposure.core.check import quantile_pair as quantile_pair
 from lmexposure.core.compare import compare_document as compare_document
 from lmexposure.core.document import Answers as Answers
