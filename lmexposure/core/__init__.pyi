@@ -7,6 +7,9 @@ from lmexposure._record import Positive as Positive
 from lmexposure._record import Record as Record
 from lmexposure._record import Rows as Rows
 from lmexposure._record import Share as Share
+from lmexposure.core.check import CLAIMED_EPSILON as CLAIMED_EPSILON
+from lmexposure.core.check import EPSILON_LIMIT as EPSILON_LIMIT
+from lmexposure.core.check import LIMIT as LIMIT
 from lmexposure.core.check import PANEL as PANEL
 from lmexposure.core.check import Check as Check
 from lmexposure.core.check import CheckKind as CheckKind
@@ -29,6 +32,7 @@ from lmexposure.core.document import Section as Section
 from lmexposure.core.document import Table as Table
 from lmexposure.core.document import date_of as date_of
 from lmexposure.core.document import facts as facts
+from lmexposure.core.document import interval_column as interval_column
 from lmexposure.core.lm import Encoded as Encoded
 from lmexposure.core.lm import LanguageModel as LanguageModel
 from lmexposure.core.lm import Stepping as Stepping

@@ -7,7 +7,7 @@ convincing first, of preconditions what makes everything else doubtful.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 
 from lmexposure._settings import check_settings, setting, settings_of, whole
@@ -94,6 +94,19 @@ class CheckKind:
     after_leak: str = "Do not release this model."  # what to do where it leaks, in a sentence
 
 
+# What kinds of checks share; each study gives them its help and its remedy.
+LIMIT = CheckKind(help="", remedy="", said_leak="above the limit", said_pass="not above the limit")
+EPSILON_LIMIT = replace(
+    LIMIT,
+    after_leak="Do not release this model under this limit on epsilon: it is less private.",
+)
+CLAIMED_EPSILON = CheckKind(
+    help="",
+    remedy="",
+    said_leak="contradicted",
+    said_pass="not contradicted",
+    after_leak="Do not publish the claim of privacy: the training is less private.",
+)
 EXIT_CODES = {Outcome.PASS: 0, Outcome.LEAK: 1, Outcome.INCONCLUSIVE: 2}
 
 
