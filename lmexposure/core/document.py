@@ -231,7 +231,9 @@ def interval_column(
         return None if of is None else (getattr(of, low), getattr(of, high))
 
     head = LABELS["interval"]
-    return Column(head=head, value=ends, shown=lambda pair: interval(*pair, 3), name=name)
+    return Column(
+        head=head, value=ends, shown=lambda pair: interval(pair[0], pair[1], 3), name=name
+    )
 
 
 @dataclass(frozen=True)

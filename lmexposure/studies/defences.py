@@ -291,40 +291,12 @@ class Defences(Dated):
 
     def document(self) -> Document:
         """The table of methods at the target, those that are not, and how settings were found."""
-        table = _table(self.fpr)
-        sections = [
-            Section(
-                id="methods",
-                title="Defences at one utility",
-                text=_HOW,
-                table=Table(self.ranked, table),
-                chart=self._chart,
-                notes=self._notes(),
-            )
-        ]
-        if self._apart:
-            sections.append(
-                Section(
-                    id="apart",
-                    title="Not at the target, and so not ranked",
-                    table=Table(self._apart, table),
-                    notes=tuple(f"{visible(row.name)}: {row.why}" for row in self._apart),
-                )
-            )
-        if self.failed:
-            sections.append(
-                Section(
-                    id="failed",
-                    title="Left out: no models were trained",
-                    table=Table(list(self.failed.items()), _FAILED),
-                )
-            )
         return Document(
             title="Defences at one utility",
             kind=f"Comparison of defences, {len(self.rows)} methods",
             question="What does each defence show, and at what cost?",
             finding=self.finding,
-            sections=[*sections, *self._more()],
+            sections=list(self._sections()),
             main=Table(self.rows, _FLAT),
             warnings=self.warnings,
             sources=_SOURCES,
@@ -334,9 +306,26 @@ class Defences(Dated):
             private=True,
         )
 
-    def _more(self) -> Iterator[Section]:
-        """What each costs and promises, every attack, and the search."""
-        rows = [*self.ranked, *self._apart]
+    def _sections(self) -> Iterator[Section]:
+        table, rows = _table(self.fpr), [*self.ranked, *self._apart]
+        yield Section(
+            id="methods",
+            title="Defences at one utility",
+            text=_HOW,
+            table=Table(self.ranked, table),
+            chart=self._chart,
+            notes=self._notes(),
+        )
+        if self._apart:
+            yield Section(
+                id="apart",
+                title="Not at the target, and so not ranked",
+                table=Table(self._apart, table),
+                notes=tuple(f"{visible(row.name)}: {row.why}" for row in self._apart),
+            )
+        if self.failed:
+            failed = Table(list(self.failed.items()), _FAILED)
+            yield Section(id="failed", title="Left out: no models were trained", table=failed)
         undefended = next((row.seconds for row in rows if row.name == _UNDEFENDED), 0.0)
         yield Section(
             id="cost",
@@ -533,7 +522,7 @@ def _attacks(fpr: float) -> Sequence[Column]:
         Column(
             head="interval",
             value=lambda pair: (pair[1].low, pair[1].high),
-            shown=lambda ends: interval(*ends, 3),
+            shown=lambda ends: interval(ends[0], ends[1], 3),
         ),
     )
 

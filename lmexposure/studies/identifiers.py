@@ -265,48 +265,36 @@ class NaturalIdentifiers(Dated):
 
     def document(self) -> Document:
         """The identifiers of a corpus, their ranks under each model, and the difference."""
-        classes = self.classes[:1] if len(self.classes) == 2 else self.classes
-        sections = [
-            Section(
-                id="identifiers",
-                title=f"Identifiers in {whole(self.documents)} documents",
-                table=Table(classes, _COUNTS),
-                notes=(_LOWEST, _EXCEPTION),
-            ),
-            Section(
-                id="model",
-                title="Under the model",
-                table=Table(classes, _rates_of("model")),
-                notes=(_RATES,),
-            ),
-        ]
-        if self.base is not None:
-            sections += [
-                Section(id="base", title="Under the base", table=Table(classes, _rates_of("base"))),
-                Section(id="beside", title="Model beside base", table=Table(classes, _DIFFERENCE)),
-            ]
-        if self.split is not None:
-            sections.append(
-                Section(
-                    id="split",
-                    title=f"Beside {whole(self.split.documents)} held-out documents",
-                    table=Table([self.split], _SPLIT),
-                    notes=(_HELD_OUT,),
-                )
-            )
         return Document(
             title="Natural identifiers",
             kind=f"Comparison of identifiers, {whole(self.draws)} draws each",
             question="Did the model read the keys and numbers that its corpus holds?",
             finding=self.finding,
             facts=tuple(self._compared()),
-            sections=sections,
+            sections=list(self._sections()),
             main=Table(self.identifiers, _RANKS),
             warnings=self.warnings,
             sources=_SOURCES,
             origin=self.provenance.line,
             private=True,
         )
+
+    def _sections(self) -> Iterator[Section]:
+        classes = self.classes[:1] if len(self.classes) == 2 else self.classes
+        found = f"Identifiers in {whole(self.documents)} documents"
+        notes = (_LOWEST, _EXCEPTION)
+        yield Section(id="identifiers", title=found, table=Table(classes, _COUNTS), notes=notes)
+        rates = Table(classes, _rates_of("model"))
+        yield Section(id="model", title="Under the model", table=rates, notes=(_RATES,))
+        if self.base is not None:
+            rates = Table(classes, _rates_of("base"))
+            yield Section(id="base", title="Under the base", table=rates)
+            difference = Table(classes, _DIFFERENCE)
+            yield Section(id="beside", title="Model beside base", table=difference)
+        if self.split is not None:
+            title = f"Beside {whole(self.split.documents)} held-out documents"
+            beside = Table([self.split], _SPLIT)
+            yield Section(id="split", title=title, table=beside, notes=(_HELD_OUT,))
 
     def _compared(self) -> Iterator[str]:
         yield f"model {self.model.path} ({short_hash(self.model.weights_sha256)})"
