@@ -314,7 +314,8 @@ class SweepResult(SweepNumbers):
         """A chart by its name, drawn when it is wanted."""
 
         def draw() -> "Chart | None":
-            from lmexposure.studies.sweep_gallery import DRAWN  # brings matplotlib
+            import lmexposure.core.charts  # noqa: F401 - quiets matplotlib, and so comes first
+            from lmexposure.studies.sweep_charts import DRAWN
 
             return DRAWN[name](self)
 

@@ -1,8 +1,9 @@
 """The charts of a sweep: its rates, worst texts, bounds, what single texts change, kinds."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from matplotlib.figure import FigureBase
@@ -495,3 +496,16 @@ def power_chart(result: SweepNumbers) -> Chart | None:
         axis="True-positive rate, higher = shows more",
         chance=power.fpr,
     )
+
+
+# The charts of a sweep by their names.
+DRAWN: Mapping[str, Callable[[SweepNumbers], Chart | None]] = {
+    "beside": beside_chart,
+    "kinds": power_chart,
+    "canaries": canaries_chart,
+    "worst canary": partial(worst_chart, noun="canary"),
+    "worst document": partial(worst_chart, noun="document"),
+    "changes": counterfactual_chart,
+    "roc": sweep_roc_chart,
+    "bounds": sweep_bounds_chart,
+}
