@@ -251,7 +251,7 @@ class Canife(Dated):
                 ),
             ),
             main=rounds,
-            sources=_SOURCES,
+            sources=tuple(_SOURCES.items()),
             origin=f"{whole(self.weights)} weights, {count(self.clients, 'client')} "
             f"({short_hash(self.inputs_sha256)}); lmexposure {self.lmexposure}, {self.measured}",
         )
@@ -445,11 +445,8 @@ _NOT_FROZEN = (
     "guessed"
 )
 _UNIT = "the unit of privacy is a client with all that it holds; add or remove one client"
-_SOURCES = (
-    (
-        "Maddock et al. 2023, CANIFE: Crafting Canaries for Empirical Privacy Measurement in "
-        "Federated Learning",
-        "https://arxiv.org/abs/2210.02912",
-    ),
-    ("Dong, Roth and Su 2019, Gaussian Differential Privacy", "https://arxiv.org/abs/1905.02383"),
-)
+_SOURCES = {
+    "Maddock et al. 2023, CANIFE: Crafting Canaries for Empirical Privacy Measurement in "
+    "Federated Learning": "https://arxiv.org/abs/2210.02912",
+    "Dong, Roth and Su 2019, Gaussian Differential Privacy": "https://arxiv.org/abs/1905.02383",
+}

@@ -299,7 +299,7 @@ class Defences(Dated):
             sections=list(self._sections()),
             main=Table(self.rows, _FLAT),
             warnings=self.warnings,
-            sources=_SOURCES,
+            sources=tuple(_SOURCES.items()),
             origin=f"{whole(self.canaries)} canaries, {whole(self.documents)} documents of "
             f"{whole(self.characters)} characters ({short_hash(self.corpus_sha256)}); lmexposure "
             f"{self.lmexposure}, {self.measured}",
@@ -589,10 +589,7 @@ _TRAININGS = (
     "on other canaries, coins and seeds than the table has; trainings: value and loss as a "
     "multiple of that without a defence"
 )
-_SOURCES = (
-    (
-        "Aerni, Zhang, Tramèr 2024, Evaluations of Machine Learning Privacy Defenses are "
-        "Misleading",
-        "https://arxiv.org/abs/2404.17399",
-    ),
-)
+_SOURCES = {
+    "Aerni, Zhang, Tramèr 2024, Evaluations of "
+    "Machine Learning Privacy Defenses are Misleading": "https://arxiv.org/abs/2404.17399",
+}

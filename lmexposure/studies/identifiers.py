@@ -274,7 +274,7 @@ class NaturalIdentifiers(Dated):
             sections=list(self._sections()),
             main=Table(self.identifiers, _RANKS),
             warnings=self.warnings,
-            sources=_SOURCES,
+            sources=tuple(_SOURCES.items()),
             origin=self.provenance.line,
             private=True,
         )
@@ -368,7 +368,7 @@ _HELD_OUT = (
     "draws, chance has 50 %; p: rank sum, one-sided, for documents that were held out at random; "
     "those in both were left out of both"
 )
-_SOURCES = (
-    ("Natural identifiers, ICLR 2026", ""),
-    ("Phipson and Smyth 2010, Permutation P-values Should Never Be Zero", ""),
-)
+_SOURCES = {
+    "Natural identifiers, ICLR 2026": "",
+    "Phipson and Smyth 2010, Permutation P-values Should Never Be Zero": "",
+}

@@ -57,26 +57,17 @@ _SORTS = {
     "reproduced": "reproduced, which no control explains",
     "explained": "that a control explains",
 }
-_SOURCES = (
-    (
-        "Zhang et al. 2023, Counterfactual Memorization in Neural Language Models",
-        "https://arxiv.org/abs/2112.12938",
-    ),
-    (
-        "Hayes et al. 2025, Measuring memorization in language models via probabilistic extraction",
-        "https://arxiv.org/abs/2410.19482",
-    ),
-    ("Cooper et al. 2026, near-verbatim extraction", "https://arxiv.org/abs/2603.24917"),
-    (
-        "Chao 1987, Estimating the population size for capture-recapture data with unequal "
-        "catchability, Biometrics 43",
-        "",
-    ),
-    (
-        "Bates et al. 2023, Testing for outliers with conformal p-values",
-        "https://arxiv.org/abs/2104.08279",
-    ),
-)
+_SOURCES = {
+    "Zhang et al. 2023, "
+    "Counterfactual Memorization in Neural Language Models": "https://arxiv.org/abs/2112.12938",
+    "Hayes et al. 2025, Measuring memorization "
+    "in language models via probabilistic extraction": "https://arxiv.org/abs/2410.19482",
+    "Cooper et al. 2026, near-verbatim extraction": "https://arxiv.org/abs/2603.24917",
+    "Chao 1987, Estimating the population size for capture-recapture data with unequal "
+    "catchability, Biometrics 43": "",
+    "Bates et al. 2023, "
+    "Testing for outliers with conformal p-values": "https://arxiv.org/abs/2104.08279",
+}
 
 
 class VerbatimRecord(VerbatimNumbers):
@@ -115,7 +106,7 @@ class VerbatimRecord(VerbatimNumbers):
             sections=sections_of(self),
             main=Table(self.rows, DOCUMENT_COLUMNS),
             warnings=self.warnings,
-            sources=_SOURCES,
+            sources=tuple(_SOURCES.items()),
             origin=f"{name}, {size} parameters; {whole(self.documents)} documents of "
             f"{whole(self.characters)} characters ({short_hash(self.corpus_sha256)}); lmexposure "
             f"{self.lmexposure}, {self.measured}",
@@ -170,7 +161,7 @@ class VerbatimRecord(VerbatimNumbers):
 
     def checks(self, limits: Thresholds) -> Iterator[Check | str]:
         """See `verbatim_checks`."""
-        yield from verbatim_checks(self, limits)
+        return verbatim_checks(self, limits)
 
     def numbers(self) -> Iterator[Number]:
         """The longest run, shares of windows, and what the controls say."""
