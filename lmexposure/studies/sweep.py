@@ -56,9 +56,9 @@ from lmexposure.studies.sweep_tables import (
     epsilon_line,
     group_name,
     kinds_section,
-    named_score,
     other_scores,
     primary_rows,
+    score_name,
     texts_section,
     texts_table,
     worst_table,
@@ -232,8 +232,8 @@ class SweepResult(SweepNumbers):
             title="On average",
             text="Over all models and texts: how many that were in are found while few others are "
             "taken for them. The score that decides was named before anything was trained: "
-            f"{named_score(self)}; of an ordinary document every token counts. What other models "
-            "make of it leaves out the model that is judged. Both axes of the chart are "
+            f"{score_name(self.settings)}; of an ordinary document every token counts. What other "
+            "models make of it leaves out the model that is judged. Both axes of the chart are "
             "logarithmic, since the left end is what counts [2].",
             caption="True-positive rate (TPR) over all models and texts, by the score named "
             "beforehand",
