@@ -19,16 +19,7 @@ from lmexposure._record import (
     Record,
     Rows,
 )
-from lmexposure._style import (
-    LABELS,
-    count,
-    nats,
-    number,
-    percent,
-    short,
-    short_hash,
-    whole,
-)
+from lmexposure._style import LABELS, count, nats, number, percent, short, short_hash, whole
 from lmexposure.core import (
     CLAIMED_EPSILON,
     EPSILON_LIMIT,

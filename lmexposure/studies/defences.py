@@ -591,5 +591,5 @@ _TRAININGS = (
 )
 _SOURCES = {
     "Aerni, Zhang, Tramèr 2024, Evaluations of "
-    "Machine Learning Privacy Defenses are Misleading": "https://arxiv.org/abs/2404.17399",
+    "Machine Learning Privacy Defenses are Misleading": "https://arxiv.org/abs/2404.17399"
 }

@@ -19,15 +19,7 @@ from lmexposure._record import (
     Sha256,
     Share,
 )
-from lmexposure._style import (
-    LABELS,
-    percent,
-    probability,
-    short,
-    short_hash,
-    signed,
-    whole,
-)
+from lmexposure._style import LABELS, percent, probability, short, short_hash, signed, whole
 from lmexposure.core import (
     Check,
     CheckKind,

@@ -458,9 +458,7 @@ def _draw(figure: FigureBase, clouds: Sequence[_Cloud]) -> None:
             ]
             look = _LOOKS[cloud.group] if sure else _hollow(cloud.group)
             axes.plot(
-                [-mean.mean_out for mean in means],
-                [mean.difference for mean in means],
-                **look,
+                [-mean.mean_out for mean in means], [mean.difference for mean in means], **look
             )
     axes.set_xlabel("Bits a token in the models without the text")
     axes.set_ylabel("Memorised, bits a token")

@@ -27,15 +27,7 @@ from lmexposure._style import (
     validity,
     visible,
 )
-from lmexposure.core import (
-    EPSILON_LIMIT,
-    LIMIT,
-    Check,
-    CheckKind,
-    Outcome,
-    Thresholds,
-    met_outcome,
-)
+from lmexposure.core import EPSILON_LIMIT, LIMIT, Check, CheckKind, Outcome, Thresholds, met_outcome
 from lmexposure.studies.sweep_record import MOST_LOST, SweepBound, SweepNumbers
 
 _FARTHEST = 10**6  # models that an answer may ask for

@@ -519,10 +519,7 @@ _OF_PAIRS = (
 
 
 def changes_section(
-    found: SweepCounterfactual,
-    most: int,
-    place: Place,
-    chart: "Callable[[], Chart | None] | None",
+    found: SweepCounterfactual, most: int, place: Place, chart: "Callable[[], Chart | None] | None"
 ) -> Section:
     """A table of each group, the `most` memorised first, and one of influence."""
     groups = [group for name in GROUPS if (group := found.group(name)) is not None]

@@ -250,10 +250,7 @@ class VerbatimNumbers(Dated):
     @property
     def hashes(self) -> dict[str, str]:
         """Of what it was made from, for whoever judges it."""
-        return {
-            "corpus_sha256": self.corpus_sha256,
-            "weights_sha256": self.model.weights_sha256,
-        }
+        return {"corpus_sha256": self.corpus_sha256, "weights_sha256": self.model.weights_sha256}
 
     @property
     def controlled(self) -> bool:

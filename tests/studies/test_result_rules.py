@@ -27,14 +27,7 @@ from lmexposure._files import canonical_json, sha256_bytes
 from lmexposure._integrity import CONTENT
 from lmexposure.core import Thresholds, verdict_json
 from lmexposure.errors import ResultError
-from lmexposure.studies import (
-    ExtractionCount,
-    GuessCount,
-    Margin,
-    Result,
-    Search,
-    TokenProof,
-)
+from lmexposure.studies import ExtractionCount, GuessCount, Margin, Result, Search, TokenProof
 
 Values = dict[str, Any]
 Change = Callable[[Values], object]
