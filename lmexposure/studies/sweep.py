@@ -264,10 +264,16 @@ class SweepResult(SweepNumbers):
             title="Utility",
             text="A model that learned nothing leaks nothing: what a sweep says is of models as "
             "useful as these.",
-            table=Table(list(_utility_facts(self)), _FACTS),
+            table=Table(_utility_facts(self), _FACTS),
             on=frozenset({"md", "html"}),
         )
-        facts = [*sweep_setting_facts(self), *_origin_facts(self)]
+        facts = [
+            *sweep_setting_facts(self),
+            Fact(name="plan, SHA-256", value=self.plan_sha256, meaning="with the coins"),
+            Fact(name="manifest, SHA-256", value=self.manifest_sha256),
+            Fact(name="scores, SHA-256", value=self.matrices_sha256, meaning="matrices.npz"),
+            *(Fact(name=f"model {lost.number} failed", value=lost.reason) for lost in self.failed),
+        ]
         again, code = "", ""
         if self.home is not None:
             code = sweep_command(self, self.home.resolve().name)
@@ -484,26 +490,30 @@ _NOT_OF_SWEEPS = ("inclusion_probability", "controls", "seed")
 _RARE = (*RARE, "revision")
 
 
-def _utility_facts(result: SweepNumbers) -> Iterator[Fact]:
+def _utility_facts(result: SweepNumbers) -> list[Fact]:
     """How useful the models are, and what they took."""
     utility = result.utility
     spread = "" if utility.sd is None else f" ± {number(utility.sd, 3)}"
-    loss = f"{number(utility.mean, 3)}{spread} bits per token"
-    meaning = "mean and standard deviation over the models; lower = more useful"
-    yield Fact(name="validation loss", value=loss, meaning=meaning)
-    yield Fact(name="before training", value=f"{number(utility.initial, 3)} bits per token")
-    yield Fact(name="models that learned", value=f"{utility.learned:,} of {result.models:,}")
-    meaning = "they diverged; listed under all settings" if result.failed else ""
-    yield Fact(name="models without scores", value=whole(len(result.failed)), meaning=meaning)
-    tokens = whole(round(utility.tokens))
-    yield Fact(name="tokens a model", value=tokens, meaning="trained on")
-    yield Fact(name="time a model", value=f"{number(utility.seconds, 1)} s")
-    meaning = (
-        f"{result.population:,} of them with coins, {result.validation:,} for validation alone"
+    diverged = "they diverged; listed under all settings" if result.failed else ""
+    rows = (
+        (
+            "validation loss",
+            f"{number(utility.mean, 3)}{spread} bits per token",
+            "mean and standard deviation over the models; lower = more useful",
+        ),
+        ("before training", f"{number(utility.initial, 3)} bits per token", ""),
+        ("models that learned", f"{utility.learned:,} of {result.models:,}", ""),
+        ("models without scores", whole(len(result.failed)), diverged),
+        ("tokens a model", whole(round(utility.tokens)), "trained on"),
+        ("time a model", f"{number(utility.seconds, 1)} s", ""),
+        (
+            "documents",
+            whole(result.documents),
+            f"{result.population:,} of them with coins, {result.validation:,} for validation alone",
+        ),
+        ("canaries", whole(result.canaries), "each in a model by a coin"),
     )
-    yield Fact(name="documents", value=whole(result.documents), meaning=meaning)
-    canaries = whole(result.canaries)
-    yield Fact(name="canaries", value=canaries, meaning="each in a model by a coin")
+    return [Fact(name=name, value=value, meaning=meaning) for name, value, meaning in rows]
 
 
 def sweep_setting_facts(result: SweepNumbers) -> tuple[Fact, ...]:
@@ -513,15 +523,6 @@ def sweep_setting_facts(result: SweepNumbers) -> tuple[Fact, ...]:
         *named_facts(_of_each_run(result), settings_of(RunSettings)),
         *named_facts(result.settings.run.training, settings_of(TrainingSettings), "training."),
     )
-
-
-def _origin_facts(result: SweepNumbers) -> Iterator[Fact]:
-    """Hashes and failed models."""
-    yield Fact(name="plan, SHA-256", value=result.plan_sha256, meaning="with the coins")
-    yield Fact(name="manifest, SHA-256", value=result.manifest_sha256)
-    yield Fact(name="scores, SHA-256", value=result.matrices_sha256, meaning="matrices.npz")
-    for failed in result.failed:
-        yield Fact(name=f"model {failed.number} failed", value=failed.reason)
 
 
 def _own(result: SweepNumbers) -> dict[str, Value]:

@@ -48,7 +48,6 @@ from lmexposure.studies.sweep_record import (
     SweepCounterfactual,
     SweepNumbers,
     SweepScore,
-    WorstText,
 )
 from lmexposure.studies.sweep_tables import (
     GROUPS,
@@ -56,7 +55,6 @@ from lmexposure.studies.sweep_tables import (
     by_strength,
     certain,
     group_name,
-    power_rows_in_words,
     primary_rows,
     shares_of,
 )
@@ -90,6 +88,13 @@ def beside_chart(result: SweepNumbers) -> Chart | None:
     bars = list(_bars(result))
     if not bars:
         return None
+    told = [
+        f"{bar.name}: {number(bar.value, 3)}"
+        + (f" ({interval(bar.low, bar.high, 3)})" if bar.high is not None else "")
+        + (f" (at least {number(bar.low, 3)})" if bar.high is None and bar.low else "")
+        + (f", by chance {number(bar.chance, 3)}" if bar.high is None else "")
+        for bar in bars
+    ]
     return Chart(
         name="sweep-beside",
         kind="beside",
@@ -99,7 +104,7 @@ def beside_chart(result: SweepNumbers) -> Chart | None:
             "A short bar of all texts with a long one of the worst is a leak that the average "
             "hides; rates of worst texts are at no false positive, those of averages allow some."
         ),
-        description=_bars_in_words(bars),
+        description=f"True-positive rates, higher = more leaks: {joined(told)}.",
         draw=lambda figure: _draw_bars(figure, bars),
         legend=lambda: [
             key("guessing", color=LINE, marker="|", linestyle="none", markersize=11),
@@ -152,17 +157,6 @@ def _draw_bars(figure: FigureBase, bars: Sequence[_Bar]) -> None:
     axes.set_xlim(-0.005, 1.02)
     named_rows(axes, len(bars))
     axes.set_xlabel("True-positive rate, higher = more leaks")
-
-
-def _bars_in_words(bars: Sequence[_Bar]) -> str:
-    parts = [
-        f"{bar.name}: {number(bar.value, 3)}"
-        + (f" ({interval(bar.low, bar.high, 3)})" if bar.high is not None else "")
-        + (f" (at least {number(bar.low, 3)})" if bar.high is None and bar.low else "")
-        + (f", by chance {number(bar.chance, 3)}" if bar.high is None else "")
-        for bar in bars
-    ]
-    return f"True-positive rates, higher = more leaks: {joined(parts)}."
 
 
 def canaries_chart(result: SweepNumbers) -> Chart | None:
@@ -279,6 +273,12 @@ def worst_chart(result: SweepNumbers, noun: str) -> Chart | None:
         return None
     inside, outside = np.array(worst.scores_in), np.array(worst.scores_out)
     name = clipped(visible(worst.id))
+    sides = [
+        f"{count(side.size, 'model')} {word} it, from {number(float(side.min()))} to "
+        f"{number(float(side.max()))}"
+        for side, word in ((inside, "with"), (outside, "without"))
+        if side.size
+    ]
     return Chart(
         name=f"sweep-worst-{slug(noun)}",
         kind="worst",
@@ -288,27 +288,17 @@ def worst_chart(result: SweepNumbers, noun: str) -> Chart | None:
             "Each tick is a model. Where the models with the text are all to the right of the "
             "others, any of them tells that it was trained on it."
         ),
-        description=_worst_in_words(worst, inside, outside),
+        description=(
+            f"Raw scores of the worst of {worst.among:,}, higher = more likely in: {joined(sides)}"
+            f"{'; all models with it above all without' if worst.separated else ''}. TPR at no "
+            f"false positive {number(worst.tpr, 3)}, p {probability(worst.p)}."
+        ),
         draw=lambda figure: _draw_worst(figure, inside, outside),
         legend=lambda: [
             Patch(facecolor=_IN, alpha=0.55, label=f"{count(inside.size, 'model')} with it"),
             Patch(facecolor=_OUT, alpha=0.55, label=f"{count(outside.size, 'model')} without it"),
         ],
         height=3.4,
-    )
-
-
-def _worst_in_words(worst: WorstText, inside: Floats, outside: Floats) -> str:
-    separated = "; all models with it above all without" if worst.separated else ""
-    sides = [
-        f"{count(side.size, 'model')} {word} it, from {number(float(side.min()))} to "
-        f"{number(float(side.max()))}"
-        for side, word in ((inside, "with"), (outside, "without"))
-        if side.size
-    ]
-    return (
-        f"Raw scores of the worst of {worst.among:,}, higher = more likely in: {joined(sides)}"
-        f"{separated}. TPR at no false positive {number(worst.tpr, 3)}, p {probability(worst.p)}."
     )
 
 
@@ -481,6 +471,11 @@ def power_chart(result: SweepNumbers) -> Chart | None:
         others = (found.get((row.group, share)) for share in fewer)
         marks += [Mark(value=None if rate is None else rate.value) for rate in others]
         drawn.append((f"{clipped(row.group, 40)}: {number(row.rate.value, 3)}", marks))
+    told = [
+        f"{visible(row.group)} {number(row.rate.value, 3)} "
+        f"({interval(row.rate.low, row.rate.high, 3)})"
+        for row in rows
+    ]
     return dots_chart(
         name="sweep-power",
         title=f"What each kind of canary shows: TPR at FPR {short(power.fpr)}",
@@ -488,7 +483,7 @@ def power_chart(result: SweepNumbers) -> Chart | None:
             "Each class had as many canaries, in the same models. The farther right, the more of "
             "what the training gives away is seen; hollow marks are models with fewer canaries."
         ),
-        description=power_rows_in_words(rows, power.fpr),
+        description=f"TPR at FPR {short(power.fpr)}: {', '.join(told)}.",
         rows=drawn,
         series=["all canaries", *(f"{percent(share)} of them" for share in fewer)],
         axis="True-positive rate, higher = shows more",

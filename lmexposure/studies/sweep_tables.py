@@ -214,8 +214,9 @@ _TEXT_NOTES = (
 
 
 def texts_section(texts: Sequence[SweepText], most: int) -> Section:
-    """The canaries that leak most over all models, folded."""
-    shown, left = most_leaking(texts)[:most], len(texts) > most
+    """The canaries that leak most over all models, folded; what is not known comes first."""
+    ordered = sorted(texts, key=lambda row: (row.p is not None, row.p or 0.0, -(row.tpr or 0.0)))
+    shown, left = ordered[:most], len(texts) > most
     some = f"The {most:,} most leaking of {len(texts):,}" if left else f"All {len(texts):,}"
     return Section(
         id="texts",
@@ -224,11 +225,6 @@ def texts_section(texts: Sequence[SweepText], most: int) -> Section:
         notes=(*_TEXT_NOTES, *["the CSV file holds all"] * left),
         folded=True,
     )
-
-
-def most_leaking(rows: Sequence[SweepText]) -> list[SweepText]:
-    """The canaries that give themselves away most first; what is not known comes first of all."""
-    return sorted(rows, key=lambda row: (row.p is not None, row.p or 0.0, -(row.tpr or 0.0)))
 
 
 def bounds_table(result: SweepNumbers) -> Table:
@@ -441,16 +437,6 @@ _COST = (
     Column(head="more than without canaries", value="cost", shown=lambda cost: signed(cost, 4)),
     Column(head="interval", value=lambda row: interval(row.cost_low, row.cost_high, 4)),
 )
-
-
-def power_rows_in_words(rows: Sequence[KindPower], fpr: float) -> str:
-    """For who cannot see the chart."""
-    told = [
-        f"{visible(row.group)} {number(row.rate.value, 3)} "
-        f"({interval(row.rate.low, row.rate.high, 3)})"
-        for row in rows
-    ]
-    return f"TPR at FPR {short(fpr)}: {', '.join(told)}."
 
 
 def kind_lines(names: Iterable[str]) -> Iterator[str]:

@@ -186,10 +186,6 @@ class RunTest(Record):
     seen: Rows[SeenFrom]  # the p of some documents that come out longer than all others, ascending
     named_at: Rate  # the most that `VerbatimDocument.false_share` may be of one called memorised
 
-    def seen_from(self, level: float) -> int | None:
-        """Documents from which on the test rejects; None: it cannot."""
-        return next((row.documents for row in self.seen if row.p <= level), None)
-
 
 class GroupTest(Record):
     """Whether the model is less surprised by the corpus than by the held-out documents."""
@@ -452,7 +448,7 @@ def _compared(record: VerbatimNumbers, level: float) -> tuple[Outcome, str]:
     )
     if test.p <= level:
         return Outcome.LEAK, f"documents of the corpus come out longer than held-out ones ({told})"
-    seen = test.seen_from(level)
+    seen = next((row.documents for row in test.seen if row.p <= level), None)  # it rejects from
     if seen is None:
         return Outcome.INCONCLUSIVE, (
             f"{told}, and with so few of them not even a corpus that comes out whole could have "
