@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from statistics import fmean
 from typing import TYPE_CHECKING, ClassVar, Self
 
@@ -330,20 +331,20 @@ class Canife(Dated):
     def _epsilon_chart(self) -> "Chart":
         from lmexposure.core.charts import lines_chart
 
+        lines = {
+            name: [(row.round, read(row)) for row in self.attacked if read(row) is not None]
+            for name, read in _LINES.items()
+        }
         return lines_chart(
             name="canife-epsilon",
             title="Epsilon over rounds",
             caption="Dashed is what the noise promises, and the line below it what canaries have "
             "shown at least. A line above its dashed one refutes the promise.",
-            lines={name: self._line(field) for name, field in _LINES.items()},
+            lines=lines,
             axes=("Round", "Epsilon (nats)"),
             shown=nats,
             dashed=("so far, claimed", "round, claimed"),
         )
-
-    def _line(self, field: str) -> list[tuple[float, float]]:
-        values = ((row.round, getattr(row, field)) for row in self.attacked)
-        return [(at, value) for at, value in values if value is not None]
 
     def _scores_chart(self) -> "Chart | None":
         from lmexposure.core.charts import sides_chart
@@ -420,10 +421,10 @@ _COLUMNS = (
     *(Column(value=name) for name in ("norm", "noise", "mu", "random_noise")),
 )
 _LINES = {
-    "so far, claimed": "claimed_so_far",
-    "so far, seen": "epsilon_so_far",
-    "round, claimed": "claimed_round",
-    "round, seen": "epsilon_round",
+    "so far, claimed": attrgetter("claimed_so_far"),
+    "so far, seen": attrgetter("epsilon_so_far"),
+    "round, claimed": attrgetter("claimed_round"),
+    "round, seen": attrgetter("epsilon_round"),
 }
 _HOW = (
     "A text is crafted whose update no client's covers, so that noise alone hides it; its client "

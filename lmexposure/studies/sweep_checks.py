@@ -240,14 +240,10 @@ class _Group:
 
     def least_p(self) -> float:
         """What a text would have that all models give away, whichever of the group it is."""
-        chances = (_chance(had, self.models - had, had) for had in self._hads())
+        chances = (_chance(had, self.models - had, had) for had in self.hads())
         return min(1.0, self.among * max(chances))
 
-    def least_shown(self) -> float:
-        """The lower end of the rate that such a text would have."""
-        return min(proportion_ends(had, had, self.share / self.among)[0] for had in self._hads())
-
-    def _hads(self) -> Iterator[int]:
+    def hads(self) -> Iterator[int]:
         """Models with each text; of texts that are not known, with the fewest that coins give."""
         yield from (text.had for text in self.texts)
         if len(self.texts) < self.among:
@@ -260,10 +256,8 @@ class _Group:
     def least_seen(self) -> str:
         """The smallest leak of a text in half of the models that is called one."""
         had = self.models // 2
-        for above in range(1, had + 1):
-            if self.among * _chance(had, self.models - had, above) <= self.share:
-                return f"about {above} of {had}"
-        return "all"
+        p = ((n, self.among * _chance(had, self.models - had, n)) for n in range(1, had + 1))
+        return next((f"about {above} of {had}" for above, p in p if p <= self.share), "all")
 
     def models_for(self, most: float = 0.0) -> int:
         """Models that it takes to judge all of so large a group, or to show a rate above `most`."""
@@ -346,7 +340,9 @@ def _against_rate(group: _Group, text: _Text, most: float) -> tuple[Outcome, str
             f"{text.name} gives itself away more often than the {allowed} allowed: {text.seen}, "
             f"it {higher}, a rate of at least {short(low)} for {worst}"
         )
-    least = group.least_shown()
+    # The lower end of the rate that a text would have which all models give away.
+    ends = (proportion_ends(had, had, group.share / group.among) for had in group.hads())
+    least = min(low for low, _ in ends)
     if least <= most or group.least_p() > group.share:
         return Outcome.INCONCLUSIVE, (
             f"{group.too_few} to show a rate above the {allowed} allowed for {worst}; it takes "

@@ -2,8 +2,9 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
+from operator import itemgetter
 from typing import TYPE_CHECKING, ClassVar
 
 from lmexposure._style import (
@@ -405,9 +406,7 @@ def documents_section(record: VerbatimNumbers, most: int) -> Section:
 
 def _run_shown(row: VerbatimDocument) -> str:
     run = row.run
-    if run is None:
-        return MISSING
-    return whole(run.characters) + ("" if run.whole else " or more")
+    return MISSING if run is None else whole(run.characters) + ("" if run.whole else " or more")
 
 
 def _copies(row: VerbatimDocument) -> int:
@@ -517,44 +516,31 @@ def _excerpt(row: VerbatimDocument, passage: Passage) -> Excerpt:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Pair:
-    """The longest run of one document under each model; None: not listed there."""
-
-    number: int
-    runs: Sequence[int | None]
-    change: int  # the largest, against the first model
-
-
 def paired_section(looks: Sequence[tuple[str, VerbatimNumbers]]) -> Section:
     """The same documents under several models, each with its name."""
     each = [{row.number: run_length(row) for row in look.rows} for _, look in looks]
     # The shortest run that a look lists stands for one that it left out.
     least = [min(runs.values(), default=0) for runs in each]
-    pairs = []
+    pairs: list[tuple[int, Sequence[int | None]]] = []  # by the largest change, against the first
     for number_of in sorted(set[int]().union(*each)):
         first, *others = (runs.get(number_of, low) for runs, low in zip(each, least, strict=True))
         change = max(abs(run - first) for run in others)
-        listed_runs = [runs.get(number_of) for runs in each]
-        pairs.append(_Pair(number=number_of, runs=listed_runs, change=change))
-    pairs.sort(key=lambda pair: -pair.change)
-    lone = sum(None in pair.runs for pair in pairs)
+        pairs.append((-change, [number_of, *(runs.get(number_of) for runs in each)]))
+    rows = [row for _, row in sorted(pairs, key=itemgetter(0))]
+    lone = sum(None in row for row in rows)
     left_out = (
         f"{count(lone, 'document')} missing from a look: to find those that differ most, the "
         "shortest run that it lists stands for theirs"
     )
 
-    def nth(place: int) -> Callable[[_Pair], int | None]:
-        return lambda pair: pair.runs[place]
-
-    columns = [Column(head="document", value="number", words=True)]
+    columns = [Column(head="document", value=itemgetter(0), words=True, name="number")]
     for place, (name, _) in enumerate(looks):
-        key = f"run_{place}"
-        columns.append(Column(head=name, value=nth(place), shown=whole, name=key, worse="high"))
+        run, key = itemgetter(place + 1), f"run_{place}"
+        columns.append(Column(head=name, value=run, shown=whole, name=key, worse="high"))
     return Section(
         id="documents",
         title="Documents, those first that differ most",
-        table=Table(pairs[:_ROWS], columns),
+        table=Table(rows[:_ROWS], columns),
         chart=lambda: _sizes(looks),
         notes=(
             "longest run: characters that greedy decoding gives of a document; missing where a "

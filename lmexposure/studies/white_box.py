@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from math import inf
 from operator import itemgetter
 from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
@@ -268,29 +269,24 @@ def inside_notes(found: WhiteBoxBounds) -> tuple[str, ...]:
 
 
 def inside_checks(found: WhiteBoxBounds, promise: Promise, limits: Thresholds) -> Iterator[Check]:
-    """What was seen beside the promise, and beside a threshold on epsilon."""
-    yield _of_promise(found, promise)
-    if limits.max_epsilon is not None:
-        most = float(limits.max_epsilon)
-        outcome = attainable_outcome(found.largest > most, found.attainable > most)
-        reason = f"{_seen(found)}, {_beyond(found.largest, most)} the allowed {nats(most)}"
-        yield _check("lower bound on epsilon", "max_epsilon", outcome, found, most, reason)
-
-
-def _of_promise(found: WhiteBoxBounds, promise: Promise) -> Check:
-    """The promise is of an epsilon, and of the noise that it is made of."""
-    noise, promised, most = found.noise_at_most, promise.noise_multiplier, promise.epsilon
+    """What was seen beside the promise, of an epsilon and of its noise, and beside a threshold."""
+    noise, promised, claimed = found.noise_at_most, promise.noise_multiplier, promise.epsilon
     # Where no epsilon is claimed, none is refuted.
-    said = {"epsilon": float("inf") if most is None else most, "noise_multiplier": promised}
+    said = {"epsilon": inf if claimed is None else claimed, "noise_multiplier": promised}
     outcome = attainable_outcome(found.refutes(**said), found.could_refute(**said))
     room = "any noise" if noise is None else f"a noise multiplier of at most {short(noise)}"
     reason = (
         f"{_PROMISE[outcome]}: its steps leave room for {room}, {short(promised)} promised; "
         f"{_seen(found)}"
     )
-    if most is not None:
-        reason += f", {_beyond(found.largest, most)} the {nats(most)} promised"
-    return _check("claimed epsilon", "claimed_epsilon", outcome, found, most, reason)
+    if claimed is not None:
+        reason += f", {_beyond(found.largest, claimed)} the {nats(claimed)} promised"
+    yield _check("claimed epsilon", "claimed_epsilon", outcome, found, claimed, reason)
+    if limits.max_epsilon is not None:
+        most = float(limits.max_epsilon)
+        outcome = attainable_outcome(found.largest > most, found.attainable > most)
+        reason = f"{_seen(found)}, {_beyond(found.largest, most)} the allowed {nats(most)}"
+        yield _check("lower bound on epsilon", "max_epsilon", outcome, found, most, reason)
 
 
 def _check(
