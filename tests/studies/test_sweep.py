@@ -107,8 +107,7 @@ def test_no_name_becomes_markup() -> None:
     result = made_sweep(leaking=1)
     name = HOSTILE + "<script>alert(1)</script>|`*"
     text = SweepText(**{**result.texts[0].model_dump(), "id": name, "kind": name})
-    assert result.worst is not None
-    worst = WorstText(**{**result.worst.model_dump(), "id": name})
+    worst = WorstText(**{**known(result.worst).model_dump(), "id": name})
     hostile = sweep_with(result, texts=(text, *result.texts[1:]), worst=worst, warnings=(name,))
     html = as_page(hostile.told())
     assert "<script>alert" not in html

@@ -28,8 +28,7 @@ def made(**parts: Any) -> SweepResult:
 
 
 def changes_of(result: SweepResult) -> SweepCounterfactual:
-    assert result.counterfactual is not None
-    return result.counterfactual
+    return known(result.counterfactual)
 
 
 def with_group(result: SweepResult, **parts: Any) -> SweepResult:
@@ -46,24 +45,23 @@ def test_the_worst_document_comes_first_with_all_that_is_known_of_it() -> None:
         "Ordinary documents, the most memorised first"
     )
     documents, canaries, influence = tables(changes_of(result), 5)
-    group = changes_of(result).group("population")
-    assert group is not None
+    group = known(changes_of(result).group("population"))
     first, row = group.texts[0], dict(zip(documents.heads, documents.cells[0], strict=True))
-    assert first.memorised is not None
+    means = known(first.memorised)
     assert row == {
         "text": "document/0000",
         "models in": str(first.models_in),
         "models out": str(first.models_out),
-        "score in": f"{first.memorised.mean_in:.3f}",
-        "score out": f"{first.memorised.mean_out:.3f}",
-        "memorised": f"{first.memorised.difference:+.3f}",
-        "interval": f"{first.memorised.low:.3f} .. {first.memorised.high:.3f}",
-        "log ratio": f"{4 * first.memorised.difference:+.2f}",
+        "score in": f"{means.mean_in:.3f}",
+        "score out": f"{means.mean_out:.3f}",
+        "memorised": f"{means.difference:+.3f}",
+        "interval": f"{means.low:.3f} .. {means.high:.3f}",
+        "log ratio": f"{4 * means.difference:+.2f}",
         "p (any text)": "0.0100",
         "by halves": f"{group.by_halves[0]:+.3f}",
         "epsilon ≥": "0.250",
     }
-    assert 19 < first.memorised.difference < 21
+    assert 19 < means.difference < 21
     assert len(documents.cells) == len(canaries.cells) == 5
     assert canaries.heads[-3:] == ["greedy in", "greedy out", "interval of the difference"]
     assert canaries.cells[0][-3:] == ["0.500", "0.125", "0.100 .. 0.600"]
@@ -73,9 +71,8 @@ def test_the_worst_document_comes_first_with_all_that_is_known_of_it() -> None:
 def test_what_is_assumed_is_beside_it() -> None:
     result = made()
     group = changes_of(result).groups[1]
-    assert group.spread is not None
     notes = "\n".join(sections(changes_of(result), 5)[0].notes)
-    error = f"sd · √(4/S) = {group.spread * (4 / 64) ** 0.5:.3f} bits a token, with sd = "
+    error = f"sd · √(4/S) = {known(group.spread) * (4 / 64) ** 0.5:.3f} bits a token, with sd = "
     assert error in notes
     assert "assumes that half of the models had a text, that both sides spread alike" in notes
     assert "any of the 40 documents" in notes
@@ -123,11 +120,10 @@ def test_the_csv_has_canaries_then_documents() -> None:
     assert float(canary["memorised_difference"]) > 19
     assert (document["tpr"], document["reproduced_low"]) == ("", "")
     assert document["kind"] == "population"
-    group = changes_of(result).groups[1]
-    assert group.texts[0].memorised is not None
-    assert float(document["memorised_low"]) == group.texts[0].memorised.low
-    assert float(document["p_any_text"]) == group.texts[0].p
-    assert document["models_in"] == str(group.texts[0].models_in)
+    first = changes_of(result).groups[1].texts[0]
+    assert float(document["memorised_low"]) == known(first.memorised).low
+    assert float(document["p_any_text"]) == first.p
+    assert document["models_in"] == str(first.models_in)
     older = list(csv.DictReader(io.StringIO(as_csv(made_sweep().document()))))
     assert len(older) == 32
     assert {row["log_ratio"] for row in older} == {""}

@@ -141,8 +141,7 @@ def test_notes_say_what_is_scored_and_what_breaks_a_rule() -> None:
 
 
 def test_one_dot_for_each_class_that_is_resolved() -> None:
-    found = power_chart(made_sweep(power=True))
-    assert found is not None
+    found = known(power_chart(made_sweep(power=True)))
     assert found.title == "What each kind of canary shows: TPR at FPR 0.01"
     assert found.description == (
         "TPR at FPR 0.01: new_token/x1 0.800 (0.750 .. 0.850), pin/x1 0.100 (0.050 .. 0.150)."
@@ -162,8 +161,7 @@ def test_nothing_to_compare_is_no_chart() -> None:
 
 def test_one_share_has_no_hollow_marks() -> None:
     rows = tuple(row for row in made_power().rows if row.share == 1)
-    found = power_chart(sweep_with(made_sweep(), power=made_power(rows=rows)))
-    assert found is not None
+    found = known(power_chart(sweep_with(made_sweep(), power=made_power(rows=rows))))
     assert len(found.svg()) < 100_000
     assert not any("of them" in text for text in texts(found))
 

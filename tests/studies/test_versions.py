@@ -18,7 +18,10 @@ from lmexposure.errors import InputError
 from lmexposure.studies import RunRecord
 from lmexposure.sweeps.matrices import read_npz
 
-READ = [*(record.read for record in RECORDS), Manifest.read, lambda path: read_npz(path, "again")]
+READ: list[Callable[[Path], Any]] = [
+    *(record.read for record in RECORDS),
+    *(Manifest.read, lambda path: read_npz(path, "train again")),
+]
 
 
 @pytest.mark.timeout(20)
