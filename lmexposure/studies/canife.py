@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from operator import attrgetter
 from statistics import fmean
 from typing import TYPE_CHECKING, ClassVar, Self
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 _LEAST_HEALTH = 0.5
 _MORE = "Attack fewer rounds (--every), or play more mock rounds (--mock-rounds)."
 _LOSS = "nats a token"
+_NOT_LEARNED = "did not learn, so this is no training to judge"
+_LEARN = "; give more rounds, another learning rate or less noise"
 _SETTINGS = (
     *("clients", "aside", "rounds", "client_rate", "local_epochs", "local_batch", "clip"),
     *("noise_multiplier", "delta", "frozen", "significance"),
@@ -203,12 +206,13 @@ class Canife(Dated):
 
     def numbers(self) -> Iterator[MainNumber]:
         """The bound, the claim, and what the model learned."""
-        yield MainNumber(
-            name="lower bound on epsilon", value=self.largest, unit="nats", worse="high"
+        nats_of = partial(MainNumber, unit="nats")
+        yield from (
+            nats_of(name="lower bound on epsilon", value=self.largest, worse="high"),
+            nats_of(name="claimed epsilon", value=self.claimed, worse="high"),
+            nats_of(name="max attainable", value=self.attainable),
+            MainNumber(name="loss on mock clients", value=self.losses[-1], unit=_LOSS),
         )
-        yield MainNumber(name="claimed epsilon", value=self.claimed, unit="nats", worse="high")
-        yield MainNumber(name="max attainable", value=self.attainable, unit="nats")
-        yield MainNumber(name="loss on mock clients", value=self.losses[-1], unit=_LOSS)
 
     def asked(self) -> Mapping[str, JsonValue]:
         """What decided the training and its rounds."""
@@ -256,15 +260,10 @@ class Canife(Dated):
         why = f"the least healthy canary has {short(worst)}, {beside} {short(_LEAST_HEALTH)}"
         yield Check.of("health", name, met_outcome(healthy), why, worst, _LEAST_HEALTH)
         why = (
-            f"the loss on mock clients went from {number(before, 3)} to {number(after, 3)} {_LOSS}"
+            f"the model {'learned' if self.learned else _NOT_LEARNED}: the loss on mock clients "
+            f"went from {number(before, 3)} to {number(after, 3)} {_LOSS}"
+            f"{'' if self.learned else _LEARN}"
         )
-        if self.learned:
-            why = f"the model learned: {why}"
-        else:
-            why = (
-                f"the model did not learn, so this is no training to judge: {why}; give more "
-                "rounds, another learning rate or less noise"
-            )
         learned = met_outcome(self.learned)
         yield Check.of("validation", "model learned", learned, why, after, before, unit=_LOSS)
         most, claimed = limits.max_epsilon, self.claimed

@@ -152,10 +152,8 @@ def _preconditions(result: SweepNumbers, least: int) -> Iterator[Check]:
     loss = f"mean validation loss {reading(mean, _LOSS)}, {number(before, 3)} before training"
     enough = models > 0 and learned >= (1 - MOST_LOST) * models
     why = f"{learned:,} of {count(models, 'model')} learned"
-    if enough:
-        why = f"{why}: {loss}"
-    else:
-        why = f"only {why} ({loss}), and one that learned nothing leaks nothing"
+    short_of = f"only {why} ({loss}), and one that learned nothing leaks nothing"
+    why = f"{why}: {loss}" if enough else short_of
     met, name = met_outcome(enough), "models learned"
     yield Check.of("validation", name, met, why, mean, before, unit=_LOSS)
 

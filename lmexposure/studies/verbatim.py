@@ -167,17 +167,18 @@ class VerbatimRecord(VerbatimNumbers):
     def numbers(self) -> Iterator[Number]:
         """The longest run, shares of windows, and what the controls say."""
         share, corpus, high = self.extractable, self.corpus, partial(Number, worse="high")
-        yield high(name="longest run", value=float(self.longest_run), unit="characters")
-        yield high(name="greedy windows", value=corpus.greedy / max(1, corpus.windows))
         low, up = (share.low, share.high) if share.low < share.high else (None, None)
-        name = f"windows in {short(self.rule.tries)} tries"
-        yield high(name=name, value=share.share, low=low, high=up)
-        memorised = sum(row.verdict == "memorised" for row in self.rows)
-        yield high(name="documents called memorised", value=float(memorised))
+        tries, bits = short(self.rule.tries), corpus.bits_per_character
+        memorised = float(sum(row.verdict == "memorised" for row in self.rows))
         p = None if self.runs is None else self.runs.p
-        yield Number(name="p against held-out documents", value=p, worse="low", subtracted=False)
-        bits = corpus.bits_per_character
-        yield Number(name="surprise", value=bits, unit="bits a character", worse="low")
+        yield from (
+            high(name="longest run", value=float(self.longest_run), unit="characters"),
+            high(name="greedy windows", value=corpus.greedy / max(1, corpus.windows)),
+            high(name=f"windows in {tries} tries", value=share.share, low=low, high=up),
+            high(name="documents called memorised", value=memorised),
+            Number(name="p against held-out documents", value=p, worse="low", subtracted=False),
+            Number(name="surprise", value=bits, unit="bits a character", worse="low"),
+        )
 
     def asked(self) -> Mapping[str, JsonValue]:
         """Which model was asked, how, and beside what."""
@@ -367,13 +368,11 @@ def _group_words(group: GroupTest, level: float) -> str:
     )
     if group.p is not None:
         return f"{told}, p {probability(group.p)} by shuffling documents of a random split"
-    apart = ""
-    if group.blind_p is not None and group.blind_p <= _APART:
-        apart = (
-            "; a classifier that never asks the model tells them apart as well (AUC "
-            f"{number(group.blind_auc, 2)})"
-        )
-    return f"{told}; memory only if {group.assumes}{apart}"
+    told += f"; memory only if {group.assumes}"
+    if group.blind_p is None or group.blind_p > _APART:
+        return told
+    auc = number(group.blind_auc, 2)
+    return f"{told}; a classifier that never asks the model tells them apart as well (AUC {auc})"
 
 
 def documents_section(record: VerbatimNumbers, most: int) -> Section:

@@ -343,18 +343,16 @@ def verbatim_checks(record: VerbatimNumbers, limits: Thresholds) -> Iterator[Che
         yield _share_check(record, share)
     if run is None and share is None:
         yield _memorised(record, limits.significance)
-    if run is None:
-        yield "the longest run: no threshold was given"
-    if share is None:
-        yield "the share of extractable windows: no threshold was given"
-    if run is not None or share is not None:
-        yield "documents against held-out ones: thresholds take the place of this test"
-    if not record.controlled:
-        yield "whether any model would give the same: there is no control"
-    if record.free is None:
-        yield "text that comes out without a known beginning: nothing was sampled"
-    if record.too_short:
-        yield f"{count(record.too_short, 'document')} without a window"
+    asked = run is not None or share is not None
+    untested = {
+        "the longest run: no threshold was given": run is None,
+        "the share of extractable windows: no threshold was given": share is None,
+        "documents against held-out ones: thresholds take the place of this test": asked,
+        "whether any model would give the same: there is no control": not record.controlled,
+        "text that comes out without a known beginning: nothing was sampled": record.free is None,
+        f"{count(record.too_short, 'document')} without a window": record.too_short > 0,
+    }
+    yield from (line for line, left_out in untested.items() if left_out)
 
 
 def _longest_check(record: VerbatimNumbers, most: int) -> Check:
@@ -405,9 +403,11 @@ def _preconditions(record: VerbatimNumbers) -> Iterator[Check]:
     """What keeps anything from passing: too little was looked at, or the wrong corpus."""
     had = record.distinct - record.too_short
     enough, looked = had >= _COVERED * record.distinct, record.corpus.windows > 0
-    why = f"{had:,} of {count(record.distinct, 'document')} have a window"
-    why += "" if enough else f", and {record.too_short:,} are too short to be asked for"
-    why += "" if looked else ", and no window was looked at"
+    why = (
+        f"{had:,} of {count(record.distinct, 'document')} have a window"
+        f"{'' if enough else f', and {record.too_short:,} are too short to be asked for'}"
+        f"{'' if looked else ', and no window was looked at'}"
+    )
     name, met, share = "documents with a window", enough and looked, had / record.distinct
     yield Check.of("covered", name, met_outcome(met), why, share, _COVERED)
     if record.worse_than_guessing:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from math import inf
 from operator import itemgetter
 from typing import TYPE_CHECKING, ClassVar, Literal, Self
@@ -181,12 +182,13 @@ class WhiteBoxAudit(Dated):
 
     def numbers(self) -> Iterator[Number]:
         """The largest bound, its ceiling, and what room is left for noise."""
-        bounds = self.bounds
-        yield Number(name="lower bound on epsilon", value=bounds.largest, unit="nats", worse="high")
-        claimed = self.claimed_epsilon
-        yield Number(name="claimed epsilon", value=claimed, unit="nats", worse="high")
-        yield Number(name="max attainable", value=bounds.attainable, unit="nats")
-        yield Number(name="noise multiplier at most", value=bounds.noise_at_most, worse="low")
+        bounds, claimed, nats_of = self.bounds, self.claimed_epsilon, partial(Number, unit="nats")
+        yield from (
+            nats_of(name="lower bound on epsilon", value=bounds.largest, worse="high"),
+            nats_of(name="claimed epsilon", value=claimed, worse="high"),
+            nats_of(name="max attainable", value=bounds.attainable),
+            Number(name="noise multiplier at most", value=bounds.noise_at_most, worse="low"),
+        )
 
     def asked(self) -> Mapping[str, JsonValue]:
         """What was audited, and how."""
