@@ -90,11 +90,6 @@ def test_ends_that_are_known_stay_within_the_secret() -> None:
     assert estimate("exact", None).with_error(17.5, references=400, space_bits=30.0) is None
 
 
-def test_a_class_is_short_where_it_is_printed() -> None:
-    shown = repr(small_result().exposure(repetitions=4))
-    assert shown == "<random_number, canary, repetitions 4: n=10, median exposure 20.82 bits>"
-
-
 def test_a_share_of_secrets_found_has_the_interval_of_clopper_and_pearson() -> None:
     result = small_result()
     share = result.extraction(repetitions=4, guesses=1000)
@@ -156,7 +151,9 @@ def test_a_frame_has_a_row_for_each_canary_and_no_secret() -> None:
     assert not {"text", "secret", "index"} & set(frame)
 
 
-def test_a_notebook_shows_a_table_of_classes() -> None:
+def test_a_notebook_shows_a_table_of_classes_and_each_is_short_where_it_is_printed() -> None:
+    shown = repr(small_result().exposure(repetitions=4))
+    assert shown == "<random_number, canary, repetitions 4: n=10, median exposure 20.82 bits>"
     table = small_result()._repr_html_()
     assert "<td>4×</td><td>10</td>" in table
     assert "<td>controls</td>" in table
@@ -175,19 +172,17 @@ def held(tmp_path: Path) -> Result:
 def test_scores_are_in_memory_or_next_to_the_file(tmp_path: Path) -> None:
     run = Result.read(small_run(tmp_path / "run"))
     assert known(run.scores).ids.size == 436
+    for again in (copy(run), deepcopy(run), run.model_copy(update={"warnings": ("other",)})):
+        assert again.scores is None
     (tmp_path / "run" / "result.json").rename(tmp_path / "run" / "other.json")
     assert Result.read(tmp_path / "run" / "other.json").scores is None
     assert small_result().scores is None
 
 
-def test_scores_are_no_part_of_the_record(tmp_path: Path) -> None:
-    read = Result.read(small_run(tmp_path / "run"))
-    held = small_result().with_scores(known(read.scores))
+def test_scores_are_no_part_of_the_record(held: Result) -> None:
     assert held == small_result()
     assert held.to_dict() == small_result().to_dict()
     assert pickle.loads(pickle.dumps(held)) == held
-    for again in (copy(read), deepcopy(read), read.model_copy(update={"warnings": ("other",)})):
-        assert again.scores is None
 
 
 def test_a_result_is_kept_with_its_scores(tmp_path: Path, held: Result) -> None:

@@ -24,7 +24,8 @@ def tables(power: SweepPower) -> list[Table]:
     return [known(section.table) for section in sections(power)]
 
 
-def test_the_strongest_kind_is_first() -> None:
+def test_the_strongest_kind_is_first_and_one_without_a_rate_last() -> None:
+    assert by_strength(made_power())[-1].rate.value is None
     kinds, cost = tables(made_power())
     assert [row[0] for row in kinds.cells] == ["new_token/x1", "pin/x1", "texts/x1"]
     first = dict(zip(kinds.heads, kinds.cells[0], strict=True))
@@ -59,10 +60,6 @@ def test_without_models_without_canaries_their_cost_is_not_known() -> None:
     (note,) = sections(made_power(utility=some))[1].notes
     assert note == "no models without canaries were trained: add the share 0"
     assert len(sections(made_power(utility=some[:1]))) == 1
-
-
-def test_a_class_without_a_rate_is_last() -> None:
-    assert by_strength(made_power())[-1].rate.value is None
 
 
 def test_every_form_of_the_report_has_the_table() -> None:
