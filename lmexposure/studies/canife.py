@@ -267,20 +267,17 @@ class Canife(Dated):
         learned = met_outcome(self.learned)
         yield Check.of("validation", "model learned", learned, why, after, before, unit=_LOSS)
         most, claimed = limits.max_epsilon, self.claimed
-        if most is None:
-            yield "epsilon: no threshold was given"
-        else:
-            yield self._below(float(most))
+        yield self._below(float(most)) if most is not None else "epsilon: no threshold was given"
         if claimed is not None:
             yield self._keeps(claimed)
-        else:
-            yield "a claim: the training had no noise"
-            if most is None:  # nothing is claimed and nothing allowed: what was seen is no pass
-                why = (
-                    f"the training added no noise, and claims nothing: {self._seen}; say how much "
-                    "is allowed (--max-epsilon)"
-                )
-                yield self._of_epsilon("claimed_epsilon", Outcome.INCONCLUSIVE, None, why)
+            return
+        yield "a claim: the training had no noise"
+        if most is None:  # nothing is claimed and nothing allowed: what was seen is no pass
+            why = (
+                f"the training added no noise, and claims nothing: {self._seen}; say how much is "
+                "allowed (--max-epsilon)"
+            )
+            yield self._of_epsilon("claimed_epsilon", Outcome.INCONCLUSIVE, None, why)
 
     def _keeps(self, claimed: float) -> Check:
         outcome = attainable_outcome(self.refuted, self.could_refute)

@@ -340,7 +340,25 @@ class SweepResult(SweepNumbers):
                 f"their intervals are at {listed([percent(level) for level in sorted(levels)])}; "
                 "collect sweeps of one level"
             )
-        yield from _differences(sweeps)
+        (base, first), *others = sweeps
+        strange = [visible(n) for n, s in others if s.manifest_sha256 != first.manifest_sha256]
+        apart = (
+            f"{listed(strange)}: other canaries or another corpus than {base}, so that a "
+            "difference may be of the texts and not of the recipe, and has no interval; sweep both "
+            "with one --seed on one corpus"
+        )
+        if rows := list(_less(sweeps)):
+            yield Section(
+                id="differences",
+                title=f"Less the rates of {base}, with models as units",
+                table=Table(rows, _DIFFERENCES),
+                notes=(
+                    f"intervals at {percent(first.settings.level)}, each row by itself and not "
+                    "paid for by their number, from the intervals of both as if the sweeps were "
+                    "independent: where they share coins it is wider than it need be",
+                    *[apart] * bool(strange),
+                ),
+            )
 
     def told_beside(self, studies: "Sequence[tuple[str, Study]]") -> str:
         """The one difference that is not picked: of the area of all canaries."""
@@ -444,31 +462,6 @@ def _less(sweeps: Sequence[tuple[str, SweepResult]]) -> Iterator[_Difference]:
         for rate in (rate for rate in of_first if rate in known):
             less = rate_difference(known[rate], of_first[rate])
             yield name, rate, less.value, interval(less.low, less.high, 3) if same else None
-
-
-def _differences(sweeps: Sequence[tuple[str, SweepResult]]) -> Iterator[Section]:
-    (base, first), *others = sweeps
-    rows = list(_less(sweeps))
-    of_others = [
-        visible(n) for n, other in others if other.manifest_sha256 != first.manifest_sha256
-    ]
-    apart = (
-        f"{listed(of_others)}: other canaries or another corpus than {base}, so that a "
-        "difference may be of the texts and not of the recipe, and has no interval; sweep both "
-        "with one --seed on one corpus"
-    )
-    if rows:
-        yield Section(
-            id="differences",
-            title=f"Less the rates of {base}, with models as units",
-            table=Table(rows, _DIFFERENCES),
-            notes=(
-                f"intervals at {percent(first.settings.level)}, each row by itself and not paid "
-                "for by their number, from the intervals of both as if the sweeps were "
-                "independent: where they share coins it is wider than it need be",
-                *[apart] * bool(of_others),
-            ),
-        )
 
 
 _DIFFERENCES = (

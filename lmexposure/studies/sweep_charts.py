@@ -197,15 +197,11 @@ def _by_chance(models: int, canaries: int) -> Floats:
     had = max(1, models // 2)
     lacked = max(1, models - had)
     above = np.arange(had + 1)
-    tails = np.array([math.exp(_log_tail(had, lacked, int(a))) for a in above])  # P(>= a)
+    # P(the highest `above` places are of models with it)
+    logs = [[math.log((had - k) / (had + lacked - k)) for k in range(a)] for a in range(had + 1)]
+    tails = np.array([math.exp(sum(ways)) for ways in logs])
     levels = (np.arange(canaries) + 0.5) / canaries
-    found = [float(above[tails >= level][-1]) / had for level in levels]
-    return np.array(found)
-
-
-def _log_tail(had: int, lacked: int, above: int) -> float:
-    """Ln P(the highest `above` places are of models with it)."""
-    return sum(math.log((had - k) / (had + lacked - k)) for k in range(above))
+    return np.array([float(above[tails >= level][-1]) / had for level in levels])
 
 
 def _draw_canaries(figure: FigureBase, rates: Floats, chance: Floats) -> None:
