@@ -296,29 +296,22 @@ def test_too_few_identifiers_are_refused_with_their_numbers(corpus: Path, tmp_pa
             compared("never loaded", texts, **options)
 
 
-def test_a_model_that_cannot_be_read_is_refused(corpus: Path, tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="missing"):
-        compared(tmp_path / "missing", corpus)
+def test_a_model_that_cannot_compare_is_refused_by_what_it_lacks(
+    corpus: Path, tmp_path: Path
+) -> None:
     with pytest.raises(ModelError, match=r"no base: .*missing"):
         compared(base(), corpus, base=tmp_path / "missing")
-
-
-def test_a_tokenizer_without_a_character_is_refused_by_name(corpus: Path) -> None:
     lacking = new_model("lstm", ["no 0123456789 abcde has now"], seed=1, separator="\n")
-    with pytest.raises(ModelError, match="has no token for 'f', which fills of format 'key' hold"):
-        compared(lacking, corpus)
-
-
-def test_an_identifier_longer_than_the_window_is_refused(corpus: Path) -> None:
     model = model_of("gpt2", len(base().tokenizer))
     model.config.max_position_embeddings = 16
     short = LoadedModel(model=model, tokenizer=base().tokenizer, name="short")
-    said = r"in document \d+ of .*: \d+ tokens with the text in front, and model 's"
-    with pytest.raises(ModelError, match=said):
-        compared(short, corpus)
-
-
-def test_a_text_that_cannot_be_encoded_is_named() -> None:
+    for refused, said in (
+        (tmp_path / "missing", "missing"),
+        (lacking, "has no token for 'f', which fills of format 'key' hold"),
+        (short, r"in document \d+ of .*: \d+ tokens with the text in front, and model 's"),
+    ):
+        with pytest.raises(ModelError, match=said):
+            compared(refused, corpus)
     side = Side(lm=TorchModel.of(base()))
     place = _Place(texts=["\u03a9"], context=Context(before="no "), where="an identifier of x")
     with pytest.raises(ModelError, match=r"an identifier of x, under model .*: text 0 of"):

@@ -57,11 +57,8 @@ def test_the_named_score_decides_and_the_others_are_beside_it() -> None:
     rows = cells(html, "scores-canaries-table")
     assert [row[0] for row in rows] == ["tokens of the secret, LiRA", "log-perplexity, as it is"]
     assert "largest of these numbers is no result" in html
-
-
-def test_kinds_of_canaries_have_rows_of_their_own() -> None:
-    rows = cells(page(formats=("pin", "api_key")), "average-table")
-    assert [row[0] for row in rows[2:]] == ["pin/x1", "api_key/x1"]
+    kinds = cells(page(formats=("pin", "api_key")), "average-table")
+    assert [row[0] for row in kinds[2:]] == ["pin/x1", "api_key/x1"]
 
 
 @pytest.mark.parametrize(

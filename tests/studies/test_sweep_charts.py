@@ -56,14 +56,11 @@ def test_the_average_and_the_worst_are_side_by_side() -> None:
     assert "all canaries, at FPR 0.001" not in unresolved
 
 
-def test_each_canary_is_beside_what_chance_gives() -> None:
+def test_each_canary_is_beside_what_chance_gives_as_shuffled_models_give_it() -> None:
+    """The mean of sorted rates over sweeps at chance, each text in half of the models."""
     found = chart(made_sweep(leaking=3), "sweep-canaries")
     assert "over 32 canaries: largest 1.000" in found.description
     assert "3 are separated, and of 3 the advantage is above 0 for certain" in found.description
-
-
-def test_what_chance_gives_is_what_shuffled_models_give() -> None:
-    """The mean of sorted rates over sweeps at chance, each text in half of the models."""
     rng = np.random.default_rng(0)
     models, canaries = 32, 40
     drawn = []
