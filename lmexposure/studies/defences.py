@@ -327,11 +327,19 @@ class Defences(Dated):
             failed = Table(list(self.failed.items()), _FAILED)
             yield Section(id="failed", title="Left out: no models were trained", table=failed)
         undefended = next((row.seconds for row in rows if row.name == _UNDEFENDED), 0.0)
+        repeated = [row.exposure.repetitions for row in self.rows if row.exposure is not None]
+        beside = [
+            "exposure of repeated: median in bits of canaries that one more model has "
+            f"{times} times; found: without any of their characters"
+            for times in repeated[:1]
+        ]
+        if any(row.epsilon is not None for row in self.rows):
+            beside.append(_CLAIMED)
         yield Section(
             id="cost",
             title="Strongest attack, repeated canaries, cost",
             table=Table(rows, _beside(undefended)),
-            notes=tuple(self._notes_beside()),
+            notes=beside,
         )
         every = [(row.name, attack) for row in self.rows for attack in row.attacks]
         yield Section(
@@ -369,19 +377,6 @@ class Defences(Dated):
             f"documents: ordinary ones, by LiRA on log-perplexity, at {level}: the average that "
             "hides what the canaries show",
         ]
-
-    def _notes_beside(self) -> Iterator[str]:
-        repeated = next((row.exposure for row in self.rows if row.exposure is not None), None)
-        if repeated is not None:
-            yield (
-                "exposure of repeated: median in bits of canaries that one more model has "
-                f"{repeated.repetitions} times; found: without any of their characters"
-            )
-        if any(row.epsilon is not None for row in self.rows):
-            yield (
-                "epsilon claimed: at the delta of the training; where it is large it promises "
-                "nothing, and the method is a defence by experience alone, as the others are"
-            )
 
     def _chart(self) -> "Chart | None":
         """The TPR of ordinary documents and of canaries, method by method."""
@@ -584,6 +579,10 @@ _ANSWERS = (
     "greedy matches in several contexts answer to outputs that hide confidences, near copies to "
     "methods that protect a row by its neighbours, secret tokens with loss to masks that follow "
     "from a known hash"
+)
+_CLAIMED = (
+    "epsilon claimed: at the delta of the training; where it is large it promises nothing, and the "
+    "method is a defence by experience alone, as the others are"
 )
 _TRAININGS = (
     "on other canaries, coins and seeds than the table has; trainings: value and loss as a "

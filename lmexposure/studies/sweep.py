@@ -1,6 +1,5 @@
 """A sweep: many models on one corpus, each with canaries of its own, and what they say together."""
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from operator import itemgetter
@@ -48,17 +47,14 @@ from lmexposure.studies.sweep_record import SweepNumbers, SweepScore
 from lmexposure.studies.sweep_settings import SweepSettings
 from lmexposure.studies.sweep_tables import (
     WORST_NOTES,
-    average_notes,
-    average_table,
+    average_section,
     bounds_notes,
     bounds_table,
     changes_section,
     epsilon_line,
     group_name,
     kinds_section,
-    other_scores,
     primary_rows,
-    score_name,
     texts_section,
     texts_table,
     worst_table,
@@ -227,25 +223,7 @@ class SweepResult(SweepNumbers):
             for place, most in _MOST_CHANGES.items():
                 chart = self._drawn("changes") if place == "html" else None
                 yield changes_section(found, most, place, chart)
-        yield Section(
-            id="average",
-            title="On average",
-            text="Over all models and texts: how many that were in are found while few others are "
-            "taken for them. The score that decides was named before anything was trained: "
-            f"{score_name(self.settings)}; of an ordinary document every token counts. What other "
-            "models make of it leaves out the model that is judged. Both axes of the chart are "
-            "logarithmic, since the left end is what counts [2].",
-            caption="True-positive rate (TPR) over all models and texts, by the score named "
-            "beforehand",
-            table=average_table(self),
-            chart=self._drawn("roc"),
-            notes=average_notes(self),
-            parts=[  # of each group that has more than the score that was named
-                other_scores(self, group)
-                for group, scores in Counter(row.group for row in self.scores).items()
-                if scores > 1
-            ],
-        )
+        yield average_section(self, self._drawn("roc"))
         if self.power is not None:
             yield kinds_section(self.power, self._drawn("kinds"))
         yield Section(

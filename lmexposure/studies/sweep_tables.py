@@ -1,5 +1,6 @@
 """Tables of a sweep: worst texts, canaries, averages, bounds, kinds, what single texts change."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import sqrt
@@ -83,19 +84,28 @@ def primary_rows(result: SweepNumbers) -> list[SweepScore]:
     return sorted(rows, key=lambda row: groups.index(row.group) if row.group in groups else 9)
 
 
-def average_table(result: SweepNumbers) -> Table:
-    """What an average shows: each group by its primary score."""
+def average_section(result: SweepNumbers, chart: "Callable[[], Chart | None]") -> Section:
+    """What an average shows: each group by its primary score, then by all that it has."""
     rows = primary_rows(result)
     name = Column(head="texts", value=lambda row: group_name(row.group), words=True)
-    return Table(rows, [name, *_rate_columns(rows)])
+    scores = Counter(row.group for row in result.scores)
+    return Section(
+        id="average",
+        title="On average",
+        text="Over all models and texts: how many that were in are found while few others are "
+        "taken for them. The score that decides was named before anything was trained: "
+        f"{score_name(result.settings)}; of an ordinary document every token counts. What other "
+        "models make of it leaves out the model that is judged. Both axes of the chart are "
+        "logarithmic, since the left end is what counts [2].",
+        caption="True-positive rate (TPR) over all models and texts, by the score named beforehand",
+        table=Table(rows, [name, *_rate_columns(rows)]),
+        chart=chart,
+        notes=(_units(result), *_unresolved(rows, named=True)),
+        parts=[_other_scores(result, group) for group, found in scores.items() if found > 1],
+    )
 
 
-def average_notes(result: SweepNumbers) -> list[str]:
-    """What the rates rest on, and which cannot be resolved."""
-    return [_units(result), *_unresolved(primary_rows(result), named=True)]
-
-
-def other_scores(result: SweepNumbers, group: str) -> Section:
+def _other_scores(result: SweepNumbers, group: str) -> Section:
     """All scores of a group, the primary first."""
     rows = sorted(
         (row for row in result.scores if row.group == group), key=lambda row: not row.primary
