@@ -40,15 +40,19 @@ sys.path.append(str(Path(__file__).parents[1] / "scripts" / "examples"))
 from own_study import LossGap, Scored  # type: ignore[import-not-found]
 
 
+def _when(seed: int) -> dict[str, Any]:
+    """By whom it was made, when, and of what."""
+    made = {"measured": "2026-11-26T06:30:00Z", "lmexposure": "0.1.0"}
+    return {**made, "inputs_sha256": f"{seed:064x}"}
+
+
 def canife(seed: int = 0) -> Canife:
     """Of one to four attacked rounds, with noise or without, sound or not."""
     rng = np.random.default_rng(seed)
     noise = float(rng.choice([0.0, 0.5, 1.1]))
     rounds = tuple(_round(rng, number, noise) for number in range(1, 2 + int(rng.integers(4))))
     return Canife(
-        measured="2026-11-26T06:30:00Z",
-        lmexposure="0.1.0",
-        inputs_sha256=f"{seed:064x}",
+        **_when(seed),
         clients=12,
         aside=8,
         weights=1234,
@@ -123,9 +127,7 @@ def identifiers(seed: int = 0) -> NaturalIdentifiers:
     )
     model = IdentifierModel(path="my|model", weights_sha256="1" * 64)
     return NaturalIdentifiers(
-        measured="2026-11-26T06:30:00Z",
-        lmexposure="0.1.0",
-        inputs_sha256=f"{seed:064x}",
+        **_when(seed),
         model=model,
         base=model.model_copy(update={"path": "base"}) if has_base else None,
         files=("corpus.txt",),
@@ -255,9 +257,7 @@ def white_box(seed: int = 0) -> WhiteBoxAudit:
         assumptions=("sampled as *claimed*",),
     )
     return WhiteBoxAudit(
-        measured="2026-11-26T06:30:00Z",
-        lmexposure="0.1.0",
-        inputs_sha256=f"{seed:064x}",
+        **_when(seed),
         bounds=bounds,
         claimed_epsilon=None if rng.random() < 0.3 else float(rng.exponential(4)),
         scores=scores,
@@ -279,9 +279,7 @@ def dp_report(seed: int = 0) -> DocumentPrivacy:
     rng = np.random.default_rng(seed)
     names = ("ada", "=1+1", "bob, the *second*", "zoë", "document 7")[: 1 + int(rng.integers(5))]
     return DocumentPrivacy(
-        measured="2026-11-26T06:30:00Z",
-        lmexposure="0.1.0",
-        inputs_sha256=f"{seed:064x}",
+        **_when(seed),
         unit="user" if rng.random() < 0.5 else "document",
         claimed=float(rng.exponential(9)) + 3,
         delta=1e-5,
@@ -295,9 +293,7 @@ def loss_gap(seed: int = 0) -> Study:
     """The example of a kind of a package outside."""
     rng = np.random.default_rng(seed)
     made: Study = LossGap(
-        measured="2026-11-26T06:30:00Z",
-        lmexposure="0.1.0",
-        inputs_sha256=f"{seed:064x}",
+        **_when(seed),
         model=f"model-{seed}",
         scored=tuple(
             Scored(number=1 + n // 2, trained=n % 2 == 0, bits=float(rng.exponential(40)))

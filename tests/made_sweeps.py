@@ -4,7 +4,7 @@ Nothing is trained: scores are drawn from a bell curve, and what is memorised sc
 models that had it. Rates, p-values and the primary bound are those of the statistics.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -51,6 +51,7 @@ Floats = NDArray[np.float64]
 Coins = NDArray[np.bool_]
 
 SIGNIFICANCE = 0.05
+GROUPS = ("canaries", "population")
 EXACTLY_HALF = (
     "coins=exactly_half: each coin of a canary follows from its others, so no bound holds"
 )
@@ -59,39 +60,22 @@ EXACTLY_HALF = (
 @cache
 def made_sweep(
     *,
-    models: int = 64,
-    canaries: int = 32,
-    population: int = 40,
-    shift: float = 0.0,
-    leaking: int = 0,
-    documents_leaking: int = 0,
-    failed: int = 0,
-    learned: int | None = None,
-    coins: str = "independent",
-    formats: tuple[str, ...] = ("pin",),
+    models: int = 64,  # with scores
+    canaries: int = 32,  # with coins, in all formats together
+    population: int = 40,  # ordinary documents with coins
+    shift: float = 0.0,  # by which every canary scores higher where it was in, in sd
+    leaking: int = 0,  # canaries that every model with them gives away
+    documents_leaking: int = 0,  # the same of the population
+    failed: int = 0,  # models without scores, more than `models`
+    learned: int | None = None,  # models whose loss fell; None: all
+    coins: str = "independent",  # or "exactly_half"
+    formats: tuple[str, ...] = ("pin",),  # of the canaries, in turn
     seed: int = 0,
-    power: bool = False,
-    changes: bool = False,
+    power: bool = False,  # whether three kinds are compared, with half of the canaries and none
+    changes: bool = False,  # whether it says what single texts change
     warnings: tuple[str, ...] = (),
 ) -> SweepResult:
-    """A collected sweep; at no signal unless it is asked for.
-
-    Args:
-        models: with scores.
-        canaries: with coins, in all formats together.
-        population: ordinary documents with coins.
-        shift: by which every canary scores higher where it was in, in standard deviations.
-        leaking: canaries that every model with them gives away.
-        documents_leaking: the same of the population.
-        failed: models without scores, more than `models`.
-        learned: models whose loss fell; None: all.
-        coins: "independent" or "exactly_half".
-        formats: of the canaries, in turn.
-        seed: of scores and coins.
-        power: whether three kinds are compared, with half of the canaries and none beside.
-        changes: whether it says what single texts change.
-        warnings: of the result.
-    """
+    """A collected sweep; at no signal unless it is asked for."""
     rng = np.random.default_rng(seed)
     included = rng.random((models, canaries + population)) < 0.5
     scores = rng.normal(size=included.shape)
@@ -101,8 +85,7 @@ def made_sweep(
     settings = SweepSettings(models=models + failed, population=population, coins=coins).override(
         {"formats": formats, "canaries": max(canaries, 1)}
     )
-    inside = slice(0, canaries), slice(canaries, None)
-    epsilon = _epsilon(scores[:, inside[0]], included[:, inside[0]], coins)
+    own, others = ((scores[:, s], included[:, s]) for s in _sides(canaries))
     names = [f"{formats[n % len(formats)]}/x1/{n:04d}" for n in range(canaries)]
     ordinary = [f"document/{7 * n:04d}" for n in range(population)]
     return SweepResult(
@@ -128,16 +111,21 @@ def made_sweep(
             seconds=4.5,
         ),
         scores=_scores(scores, included, canaries, formats),
-        texts=_texts(scores[:, inside[0]], included[:, inside[0]], names),
-        worst=_worst(scores[:, inside[0]], included[:, inside[0]], names, coins),
-        worst_of_population=_worst(scores[:, inside[1]], included[:, inside[1]], ordinary, coins),
-        epsilon=epsilon,
+        texts=_texts(*own, names),
+        worst=_worst(*own, names, coins),
+        worst_of_population=_worst(*others, ordinary, coins),
+        epsilon=_epsilon(*own, coins),
         counterfactual=_changes(scores, included, (names, ordinary)) if changes else None,
         power=made_power() if power else None,
         measured="2026-11-22T06:30:00Z",
         lmexposure="0.1.0",
         warnings=warnings,
     )
+
+
+def _sides(canaries: int) -> tuple[slice, slice]:
+    """Of all texts the canaries, and the population."""
+    return slice(0, canaries), slice(canaries, None)
 
 
 def _changes(
@@ -154,9 +142,9 @@ def _changes(
         significance=SIGNIFICANCE,
         permutations=99,
         splits=5,
-        groups=(
-            _changed("canaries", scores[:, :canaries], included[:, :canaries], names[0]),
-            _changed("population", scores[:, canaries:], included[:, canaries:], names[1]),
+        groups=tuple(
+            _changed(group, scores[:, side], included[:, side], texts)
+            for group, side, texts in zip(GROUPS, _sides(canaries), names, strict=True)
         ),
         influence=SweepInfluence(
             documents=len(names[1]),
@@ -177,6 +165,9 @@ def _changes(
     )
 
 
+RATES_APART = MeansApart(mean_in=0.5, mean_out=0.125, difference=0.375, low=0.1, high=0.6)
+
+
 def _changed(group: Any, scores: Floats, included: Coins, names: Sequence[str]) -> Any:
     found = counterfactual_memorisation(scores - 5, included, lengths=4)
     test = memorisation_test(scores, included, permutations=99, seed=0)
@@ -194,7 +185,7 @@ def _changed(group: Any, scores: Floats, included: Coins, names: Sequence[str]) 
                 log_ratio=float(found.log_ratio[n]),
                 p=float(test.p[n]),
                 epsilon=0.25,
-                reproduced=_rates_apart() if of_canaries else None,
+                reproduced=RATES_APART if of_canaries else None,
             )
             for n in np.argsort(-found.value).tolist()
         ),
@@ -204,25 +195,13 @@ def _changed(group: Any, scores: Floats, included: Coins, names: Sequence[str]) 
 
 
 def _apart(found: CounterfactualMemorisation, n: int) -> MeansApart:
-    return MeansApart(
-        mean_in=float(found.mean_in[n]),
-        mean_out=float(found.mean_out[n]),
-        difference=float(found.value[n]),
-        low=float(found.low[n]),
-        high=float(found.high[n]),
-    )
-
-
-def _rates_apart() -> MeansApart:
-    return MeansApart(mean_in=0.5, mean_out=0.125, difference=0.375, low=0.1, high=0.6)
+    columns = (found.mean_in, found.mean_out, found.value, found.low, found.high)
+    values = (float(column[n]) for column in columns)
+    return MeansApart(**dict(zip(MeansApart.model_fields, values, strict=True)))
 
 
 def made_power(**parts: Any) -> SweepPower:
-    """A new token, which shows much, beside a uniform fill and texts of a file, by hand.
-
-    Args:
-        parts: of the record that are others.
-    """
+    """A new token, which shows much, beside a uniform fill and texts of a file, by hand."""
     values: dict[str, Any] = {
         "fpr": 0.01,
         "level": 0.95,
@@ -252,25 +231,20 @@ def made_power(**parts: Any) -> SweepPower:
 
 
 def _kind_power(group: str, kind: str, share: float, tpr: float | None) -> KindPower:
-    known = tpr is not None
-    rate = CellRate(
-        fpr=0.01,
-        value=tpr,
-        low=tpr - 0.05 if tpr is not None else None,
-        high=tpr + 0.05 if tpr is not None else None,
-        note=None if known else "it takes more models",
-    )
+    area: dict[str, Any] = dict.fromkeys(("area", "area_low", "area_high"))
+    rate = CellRate(fpr=0.01, value=None, low=None, high=None, note="it takes more models")
+    if tpr is not None:
+        area = {"area": 0.9, "area_low": 0.85, "area_high": 0.95}
+        rate = CellRate(fpr=0.01, value=tpr, low=tpr - 0.05, high=tpr + 0.05, note=None)
     return KindPower(
         group=group,
         kind=kind,
         share=share,
         canaries=round(32 * share),
         models=64,
-        area=0.9 if known else None,
-        area_low=0.85 if known else None,
-        area_high=0.95 if known else None,
         rate=rate,
         separated=3,
+        **area,
     )
 
 
@@ -333,25 +307,19 @@ def _epsilon(scores: Floats, included: Coins, coins: str) -> SweepEpsilon:
         return SweepEpsilon(
             primary=None, significance=SIGNIFICANCE, bounds=(), refused=(EXACTLY_HALF,)
         )
-    together = one_run_audit(scores.ravel(), included.ravel(), seed=1)
     models, canaries = scores.shape
-    primary = SweepBound(question="together", repetitions=1, chosen_from=1, bound=together)
-    others = (
-        ("per_model", models, one_run_audit(scores[0], included[0], seed=1)),
-        ("per_canary", canaries, one_run_audit(scores[:, 0], included[:, 0], seed=1)),
+    asked: tuple[tuple[Any, int, Floats, Coins], ...] = (
+        ("together", 1, scores.ravel(), included.ravel()),
+        ("per_model", models, scores[0], included[0]),
+        ("per_canary", canaries, scores[:, 0], included[:, 0]),
     )
-    return SweepEpsilon(
-        primary=primary,
-        significance=SIGNIFICANCE,
-        bounds=(
-            primary,
-            *(
-                SweepBound(question=name, repetitions=1, chosen_from=most, bound=found)  # type: ignore[arg-type]
-                for name, most, found in others
-            ),
-        ),
-        refused=(),
+    bounds = tuple(
+        SweepBound(
+            question=name, repetitions=1, chosen_from=most, bound=one_run_audit(*cells, seed=1)
+        )
+        for name, most, *cells in asked
     )
+    return SweepEpsilon(primary=bounds[0], significance=SIGNIFICANCE, bounds=bounds, refused=())
 
 
 def _texts(scores: Floats, included: Coins, names: Sequence[str]) -> tuple[SweepText, ...]:
@@ -403,12 +371,8 @@ def _worst(scores: Floats, included: Coins, names: Sequence[str], coins: str) ->
 def _scores(
     scores: Floats, included: Coins, canaries: int, formats: Sequence[str]
 ) -> tuple[SweepScore, ...]:
-    groups: Mapping[str, slice] = {
-        "canaries": slice(0, canaries),
-        "population": slice(canaries, None),
-    }
     rows = []
-    for name, place in groups.items():
+    for name, place in zip(GROUPS, _sides(canaries), strict=True):
         if not scores[:, place].size:
             continue
         for score, attack in (("secret_tokens", "lira"), ("log_perplexity", "plain")):

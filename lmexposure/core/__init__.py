@@ -5,6 +5,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from lmexposure._record import Count, JsonValue, NotNegative, Positive, Record, Rows, Share
     from lmexposure.core.check import (
+        CLAIMED_EPSILON,
+        EPSILON_LIMIT,
+        LIMIT,
         PANEL,
         Check,
         CheckKind,
@@ -12,6 +15,8 @@ if TYPE_CHECKING:
         Thresholds,
         Verdict,
         attainable_outcome,
+        interval_outcome,
+        met_outcome,
         quantile_pair,
     )
     from lmexposure.core.compare import compare_document
@@ -27,6 +32,7 @@ if TYPE_CHECKING:
         Table,
         date_of,
         facts,
+        interval_column,
     )
     from lmexposure.core.lm import Encoded, LanguageModel, Stepping, TokenModel, TokenScores
     from lmexposure.core.outputs import (

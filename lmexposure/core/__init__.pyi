@@ -7,6 +7,9 @@ from lmexposure._record import Positive as Positive
 from lmexposure._record import Record as Record
 from lmexposure._record import Rows as Rows
 from lmexposure._record import Share as Share
+from lmexposure.core.check import CLAIMED_EPSILON as CLAIMED_EPSILON
+from lmexposure.core.check import EPSILON_LIMIT as EPSILON_LIMIT
+from lmexposure.core.check import LIMIT as LIMIT
 from lmexposure.core.check import PANEL as PANEL
 from lmexposure.core.check import Check as Check
 from lmexposure.core.check import CheckKind as CheckKind
@@ -14,6 +17,8 @@ from lmexposure.core.check import Outcome as Outcome
 from lmexposure.core.check import Thresholds as Thresholds
 from lmexposure.core.check import Verdict as Verdict
 from lmexposure.core.check import attainable_outcome as attainable_outcome
+from lmexposure.core.check import interval_outcome as interval_outcome
+from lmexposure.core.check import met_outcome as met_outcome
 from lmexposure.core.check import quantile_pair as quantile_pair
 from lmexposure.core.compare import compare_document as compare_document
 from lmexposure.core.document import Answers as Answers
@@ -27,6 +32,7 @@ from lmexposure.core.document import Section as Section
 from lmexposure.core.document import Table as Table
 from lmexposure.core.document import date_of as date_of
 from lmexposure.core.document import facts as facts
+from lmexposure.core.document import interval_column as interval_column
 from lmexposure.core.lm import Encoded as Encoded
 from lmexposure.core.lm import LanguageModel as LanguageModel
 from lmexposure.core.lm import Stepping as Stepping

@@ -7,11 +7,11 @@ convincing first, of preconditions what makes everything else doubtful.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 
 from lmexposure._settings import check_settings, setting, settings_of, whole
-from lmexposure._style import outcome_word, setting_value, short
+from lmexposure._style import outcome_word, sentence, setting_value, short
 from lmexposure._validate import fraction, positive
 from lmexposure.errors import SettingsError
 
@@ -46,6 +46,33 @@ class Check:
     # whether the user asked for it; `judged` sees it where the key is that of a threshold
     asked: bool = False
 
+    @classmethod
+    def of(  # noqa: PLR0913 - what it is, what it came to, why, and its number
+        cls,
+        key: str,
+        name: str,
+        outcome: Outcome,
+        why: str,
+        value: float | None = None,
+        threshold: float | None = None,
+        *,
+        unit: str = "",
+        scope: str = "",
+        asked: bool = False,
+    ) -> "Check":
+        """A check whose reason is a clause."""
+        return cls(
+            name=name,
+            key=key,
+            scope=scope,
+            outcome=outcome,
+            value=None if value is None else float(value),
+            threshold=None if threshold is None else float(threshold),
+            unit=unit,
+            reason=sentence(why),
+            asked=asked,
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class CheckKind:
@@ -70,6 +97,19 @@ class CheckKind:
     after_leak: str = "Do not release this model."  # what to do where it leaks, in a sentence
 
 
+# What kinds of checks share; each study gives them its help and its remedy.
+LIMIT = CheckKind(help="", remedy="", said_leak="above the limit", said_pass="not above the limit")
+EPSILON_LIMIT = replace(
+    LIMIT,
+    after_leak="Do not release this model under this limit on epsilon: it is less private.",
+)
+CLAIMED_EPSILON = CheckKind(
+    help="",
+    remedy="",
+    said_leak="contradicted",
+    said_pass="not contradicted",
+    after_leak="Do not publish the claim of privacy: the training is less private.",
+)
 EXIT_CODES = {Outcome.PASS: 0, Outcome.LEAK: 1, Outcome.INCONCLUSIVE: 2}
 
 
@@ -138,7 +178,19 @@ def attainable_outcome(beyond: bool, could_be: bool) -> Outcome:
     """Of a lower bound against a limit: no pass where a perfect attack could not have failed it."""
     if beyond:
         return Outcome.LEAK
-    return Outcome.PASS if could_be else Outcome.INCONCLUSIVE
+    return met_outcome(could_be)
+
+
+def interval_outcome(low: float | None, high: float | None, most: float) -> Outcome:
+    """Of an interval against a limit: a leak where all of it is above, a pass where none is."""
+    if low is not None and low > most:
+        return Outcome.LEAK
+    return met_outcome(high is not None and high <= most)
+
+
+def met_outcome(met: bool) -> Outcome:
+    """Of a precondition, which never is a leak."""
+    return Outcome.PASS if met else Outcome.INCONCLUSIVE
 
 
 def verdict_of(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from lmexposure._style import MISSING, count, sentence
+from lmexposure._style import LABELS, MISSING, count, interval, number, sentence
 from lmexposure.core.check import Check, CheckKind, Outcome, Verdict
 
 if TYPE_CHECKING:
@@ -188,7 +188,8 @@ class Column:
     # the name of a field of the row, or of one of a part that may be None ("exposure.median"), or
     # what gives the value
     value: str | Callable[[Any], Any]
-    shown: Callable[[Any], str] = str  # the value as people read it; None is missing everywhere
+    # the value as people read it, or to how many decimals; None is missing everywhere
+    shown: Callable[[Any], str] | int = str
     # the same from the whole row, where it takes more than the value
     written: Callable[[Any], str] | None = None
     words: bool = False  # it holds words, not numbers
@@ -215,7 +216,24 @@ class Column:
         if self.written is not None:
             return self.written(row)
         value = self.of(row)
+        if isinstance(self.shown, int):
+            return number(value, self.shown)
         return MISSING if value is None else self.shown(value)
+
+
+def interval_column(
+    part: str = "", low: str = "low", high: str = "high", *, name: str = "interval"
+) -> Column:
+    """Both ends of an interval of a row, or of a part of it that may be missing."""
+
+    def ends(row: Any) -> tuple[float | None, float | None] | None:
+        of = getattr(row, part) if part else row
+        return None if of is None else (getattr(of, low), getattr(of, high))
+
+    head = LABELS["interval"]
+    return Column(
+        head=head, value=ends, shown=lambda pair: interval(pair[0], pair[1], 3), name=name
+    )
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,9 @@
 """canife: a federated training with privacy of users, and what canaries saw of its rounds."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from operator import attrgetter
 from statistics import fmean
 from typing import TYPE_CHECKING, ClassVar, Self
 
@@ -18,19 +21,10 @@ from lmexposure._record import (
     Record,
     Rows,
 )
-from lmexposure._style import (
-    LABELS,
-    MISSING,
-    count,
-    nats,
-    number,
-    percent,
-    sentence,
-    short,
-    short_hash,
-    whole,
-)
+from lmexposure._style import LABELS, count, nats, number, percent, short, short_hash, whole
 from lmexposure.core import (
+    CLAIMED_EPSILON,
+    EPSILON_LIMIT,
     Check,
     CheckKind,
     Column,
@@ -42,6 +36,7 @@ from lmexposure.core import (
     Thresholds,
     attainable_outcome,
     facts,
+    met_outcome,
 )
 from lmexposure.core import Number as MainNumber
 
@@ -51,6 +46,8 @@ if TYPE_CHECKING:
 _LEAST_HEALTH = 0.5
 _MORE = "Attack fewer rounds (--every), or play more mock rounds (--mock-rounds)."
 _LOSS = "nats a token"
+_NOT_LEARNED = "did not learn, so this is no training to judge"
+_LEARN = "; give more rounds, another learning rate or less noise"
 _SETTINGS = (
     *("clients", "aside", "rounds", "client_rate", "local_epochs", "local_batch", "clip"),
     *("noise_multiplier", "delta", "frozen", "significance"),
@@ -99,22 +96,18 @@ class Canife(Dated):
     LIMITS: ClassVar[frozenset[str]] = frozenset({"max_epsilon"})
     AGAIN: ClassVar[str] = "audit again with the same settings"
     CHECKS: ClassVar[Mapping[str, CheckKind]] = {
-        "claimed_epsilon": CheckKind(
+        "claimed_epsilon": replace(
+            CLAIMED_EPSILON,
             help="What the training promises, beside what canaries saw of its rounds.",
             remedy=_MORE,
             own_significance=True,
-            said_leak="contradicted",
-            said_pass="not contradicted",
-            after_leak="Do not publish the claim of privacy: the training is less private.",
         ),
-        "max_epsilon": CheckKind(
+        "max_epsilon": replace(
+            EPSILON_LIMIT,
             help="A lower bound on the epsilon of a user in the whole training, in nats; higher = "
             "less private.",
             remedy=_MORE,
             own_significance=True,
-            said_leak="above the limit",
-            said_pass="not above the limit",
-            after_leak="Do not release this model under this limit on epsilon: it is less private.",
         ),
         "validation": CheckKind(
             help="A model that did not learn has memorised nothing, which says nothing about a "
@@ -174,8 +167,8 @@ class Canife(Dated):
     @property
     def refuted(self) -> bool:
         """Whether a round has less noise than is claimed, or the training more epsilon."""
-        most = self.claimed
-        return self.refuting is not None or (most is not None and self.largest > most)
+        past = self.claimed is not None and self.largest > self.claimed
+        return past or self.refuting is not None
 
     @property
     def could_refute(self) -> bool:
@@ -199,7 +192,8 @@ class Canife(Dated):
         if (worst := self.refuting) is not None:
             return (
                 f"the claim is refuted: round {worst.round} leaves room for a noise multiplier of "
-                f"at most {_room(worst)}, {short(self.noise_multiplier)} claimed; {seen}"
+                f"at most {short(worst.noise_at_most)}, {short(self.noise_multiplier)} claimed; "
+                f"{seen}"
             )
         if self.refuted:
             return f"the claim is refuted: {seen}"
@@ -212,12 +206,13 @@ class Canife(Dated):
 
     def numbers(self) -> Iterator[MainNumber]:
         """The bound, the claim, and what the model learned."""
-        yield MainNumber(
-            name="lower bound on epsilon", value=self.largest, unit="nats", worse="high"
+        nats_of = partial(MainNumber, unit="nats")
+        yield from (
+            nats_of(name="lower bound on epsilon", value=self.largest, worse="high"),
+            nats_of(name="claimed epsilon", value=self.claimed, worse="high"),
+            nats_of(name="max attainable", value=self.attainable),
+            MainNumber(name="loss on mock clients", value=self.losses[-1], unit=_LOSS),
         )
-        yield MainNumber(name="claimed epsilon", value=self.claimed, unit="nats", worse="high")
-        yield MainNumber(name="max attainable", value=self.attainable, unit="nats")
-        yield MainNumber(name="loss on mock clients", value=self.losses[-1], unit=_LOSS)
 
     def asked(self) -> Mapping[str, JsonValue]:
         """What decided the training and its rounds."""
@@ -238,7 +233,7 @@ class Canife(Dated):
                     text=_HOW,
                     table=rounds,
                     chart=self._epsilon_chart,
-                    notes=tuple(self._notes()),
+                    notes=self._notes(),
                 ),
                 Section(
                     id="scores",
@@ -252,61 +247,37 @@ class Canife(Dated):
                 ),
             ),
             main=rounds,
-            sources=_SOURCES,
+            sources=tuple(_SOURCES.items()),
             origin=f"{whole(self.weights)} weights, {count(self.clients, 'client')} "
             f"({short_hash(self.inputs_sha256)}); lmexposure {self.lmexposure}, {self.measured}",
         )
 
     def checks(self, limits: Thresholds) -> Iterator[Check | str]:
         """What canaries saw of its rounds against claim and threshold."""
-        yield self._health()
-        yield self._has_learned()
+        worst = min(row.health for row in self.attacked)
+        healthy, before, after = worst >= _LEAST_HEALTH, self.losses[0], self.losses[-1]
+        name, beside = "health of the canaries", "at least" if healthy else "below"
+        why = f"the least healthy canary has {short(worst)}, {beside} {short(_LEAST_HEALTH)}"
+        yield Check.of("health", name, met_outcome(healthy), why, worst, _LEAST_HEALTH)
+        why = (
+            f"the model {'learned' if self.learned else _NOT_LEARNED}: the loss on mock clients "
+            f"went from {number(before, 3)} to {number(after, 3)} {_LOSS}"
+            f"{'' if self.learned else _LEARN}"
+        )
+        learned = met_outcome(self.learned)
+        yield Check.of("validation", "model learned", learned, why, after, before, unit=_LOSS)
         most, claimed = limits.max_epsilon, self.claimed
-        if most is None:
-            yield "epsilon: no threshold was given"
-        else:
-            yield self._below(float(most))
+        yield self._below(float(most)) if most is not None else "epsilon: no threshold was given"
         if claimed is not None:
             yield self._keeps(claimed)
-        else:
-            yield "a claim: the training had no noise"
-            if most is None:
-                yield self._no_noise()
-
-    def _health(self) -> Check:
-        worst = min(row.health for row in self.attacked)
-        healthy = worst >= _LEAST_HEALTH
-        return Check(
-            name="health of the canaries",
-            key="health",
-            outcome=Outcome.PASS if healthy else Outcome.INCONCLUSIVE,
-            value=worst,
-            threshold=_LEAST_HEALTH,
-            reason=sentence(
-                f"the least healthy canary has {short(worst)}, "
-                f"{'at least' if healthy else 'below'} {short(_LEAST_HEALTH)}"
-            ),
-        )
-
-    def _has_learned(self) -> Check:
-        before, after = self.losses[0], self.losses[-1]
-        loss = (
-            f"the loss on mock clients went from {number(before, 3)} to {number(after, 3)} {_LOSS}"
-        )
-        return Check(
-            name="model learned",
-            key="validation",
-            outcome=Outcome.PASS if self.learned else Outcome.INCONCLUSIVE,
-            value=after,
-            threshold=before,
-            unit=_LOSS,
-            reason=sentence(
-                f"the model learned: {loss}"
-                if self.learned
-                else f"the model did not learn, so this is no training to judge: {loss}; give more "
-                "rounds, another learning rate or less noise"
-            ),
-        )
+            return
+        yield "a claim: the training had no noise"
+        if most is None:  # nothing is claimed and nothing allowed: what was seen is no pass
+            why = (
+                f"the training added no noise, and claims nothing: {self._seen}; say how much is "
+                "allowed (--max-epsilon)"
+            )
+            yield self._of_epsilon("claimed_epsilon", Outcome.INCONCLUSIVE, None, why)
 
     def _keeps(self, claimed: float) -> Check:
         outcome = attainable_outcome(self.refuted, self.could_refute)
@@ -317,50 +288,32 @@ class Canife(Dated):
                 f"canaries can show {nats(self.attainable)} at most"
             )
         if (worst := self.refuting) is not None:
-            of_round = MISSING if worst.claimed_round is None else nats(worst.claimed_round)
             seen = (
                 f"round {worst.round} leaves room for a noise multiplier of at most "
-                f"{_room(worst)}, {short(self.noise_multiplier)} claimed, and shows an epsilon of "
-                f"at least "
-                f"{nats(worst.epsilon_round)} nats, {of_round} claimed; {seen}"
+                f"{short(worst.noise_at_most)}, {short(self.noise_multiplier)} claimed, and shows "
+                f"an epsilon of at least {nats(worst.epsilon_round)} nats, "
+                f"{nats(worst.claimed_round)} claimed; {seen}"
             )
         return self._of_epsilon("claimed_epsilon", outcome, claimed, seen)
 
     def _below(self, most: float) -> Check:
         """Without noise no epsilon holds, whatever canaries could show of it."""
-        still = not self.noise_multiplier
-        beyond = self.largest > most
+        still, beyond = not self.noise_multiplier, self.largest > most
         seen = f"{self._seen}, {'above' if beyond else 'not above'} the {nats(most)} allowed"
         if still:
             seen = f"the training added no noise, so that no epsilon holds for it; {seen}"
         outcome = attainable_outcome(beyond or still, self.attainable > most)
         return self._of_epsilon("max_epsilon", outcome, most, seen)
 
-    def _no_noise(self) -> Check:
-        """Nothing is claimed and nothing allowed: what was seen is no pass."""
-        seen = (
-            f"the training added no noise, and claims nothing: {self._seen}; say how much is "
-            "allowed (--max-epsilon)"
-        )
-        return self._of_epsilon("claimed_epsilon", Outcome.INCONCLUSIVE, None, seen)
-
-    def _of_epsilon(self, key: str, outcome: Outcome, most: float | None, seen: str) -> Check:
+    def _of_epsilon(self, key: str, outcome: Outcome, most: float | None, why: str) -> Check:
         if outcome is Outcome.INCONCLUSIVE and most is not None:
-            seen += (
+            why += (
                 f"; max attainable with these mock rounds is {nats(self.attainable)}: attack fewer "
                 "rounds (--every), or play more mock rounds (--mock-rounds)"
             )
         of_claim = key == "claimed_epsilon"
-        return Check(
-            name="claimed epsilon, round by round" if of_claim else "lower bound on epsilon",
-            key=key,
-            outcome=outcome,
-            value=self.largest,
-            threshold=most,
-            unit="nats",
-            reason=sentence(seen),
-            asked=True,
-        )
+        name = "claimed epsilon, round by round" if of_claim else "lower bound on epsilon"
+        return Check.of(key, name, outcome, why, self.largest, most, unit="nats", asked=True)
 
     @property
     def _seen(self) -> str:
@@ -374,20 +327,20 @@ class Canife(Dated):
     def _epsilon_chart(self) -> "Chart":
         from lmexposure.core.charts import lines_chart
 
+        lines = {
+            name: [(row.round, read(row)) for row in self.attacked if read(row) is not None]
+            for name, read in _LINES.items()
+        }
         return lines_chart(
             name="canife-epsilon",
             title="Epsilon over rounds",
             caption="Dashed is what the noise promises, and the line below it what canaries have "
             "shown at least. A line above its dashed one refutes the promise.",
-            lines={name: self._line(field) for name, field in _LINES.items()},
+            lines=lines,
             axes=("Round", "Epsilon (nats)"),
             shown=nats,
             dashed=("so far, claimed", "round, claimed"),
         )
-
-    def _line(self, field: str) -> list[tuple[float, float]]:
-        values = ((row.round, getattr(row, field)) for row in self.attacked)
-        return [(at, value) for at, value in values if value is not None]
 
     def _scores_chart(self) -> "Chart | None":
         from lmexposure.core.charts import sides_chart
@@ -411,27 +364,25 @@ class Canife(Dated):
             panels={"Score (canaries)": (row.scores, row.coins)},
         )
 
-    def _notes(self) -> Iterator[str]:
-        yield (
+    def _notes(self) -> list[str]:
+        notes = [
             f"nats at {LABELS['delta']} {short(self.delta)}; seen: lower bounds for a Gaussian "
             f"trade-off, all together at {percent(1 - self.significance)}; claimed: as the noise "
-            "promises"
-        )
-        yield (
-            "round: of a round that the canary's client is in; so far: of the training up to there"
-        )
-        yield (
+            "promises",
+            "round: of a round that the canary's client is in; so far: of the training up to there",
             "attainable: the most that a canary could have shown which is told in every mock "
-            f"round; of the training {nats(self.attainable)}"
-        )
-        yield from _NOTES[:2]
-        yield (
-            f"noise at most: the multiplier that the bound leaves room for, "
-            f"{short(self.noise_multiplier)} claimed"
-        )
-        yield _NOTES[2]
-        if not self.frozen:
-            yield _NOTES[3]
+            f"round; of the training {nats(self.attainable)}",
+            "so far: with the noise that the last attacked round left room for, held until the "
+            "next (an assumption), and clients in a round by coins at the rate of the training; it "
+            "is at least what a round alone shows at that rate",
+            "point: as the source of the method has it, chosen on the data; no bound, and about "
+            "3.9 at most of 100 mock rounds",
+            "noise at most: the multiplier that the bound leaves room for, "
+            f"{short(self.noise_multiplier)} claimed",
+            "health: 1 where the canary has nothing in common with clients, 0 where it has as much "
+            "as random text; random text: what a text of random tokens shows in its place",
+        ]
+        return notes if self.frozen else [*notes, _NOT_FROZEN]
 
     def _training(self) -> Table:
         batch = "all rows" if self.local_batch is None else count(self.local_batch, "row")
@@ -451,10 +402,6 @@ class Canife(Dated):
         )
 
 
-def _room(row: CanifeRound) -> str:
-    return MISSING if row.noise_at_most is None else short(row.noise_at_most)
-
-
 _COLUMNS = (
     Column(head="round", value="round"),
     Column(head="seen", value="epsilon_round", shown=nats, unit="nats", worse="high"),
@@ -464,16 +411,16 @@ _COLUMNS = (
     Column(head="seen so far", value="epsilon_so_far", shown=nats, unit="nats", worse="high"),
     Column(head="claimed so far", value="claimed_so_far", shown=nats, unit="nats", worse="high"),
     Column(head="noise at most", value="noise_at_most", shown=short, worse="low"),
-    Column(head="health", value="health", shown=lambda value: number(value, 2)),
+    Column(head="health", value="health", shown=2),
     Column(head="random text", value="random_epsilon_round", shown=nats, unit="nats"),
     Column(value="loss", unit=_LOSS),
     *(Column(value=name) for name in ("norm", "noise", "mu", "random_noise")),
 )
 _LINES = {
-    "so far, claimed": "claimed_so_far",
-    "so far, seen": "epsilon_so_far",
-    "round, claimed": "claimed_round",
-    "round, seen": "epsilon_round",
+    "so far, claimed": attrgetter("claimed_so_far"),
+    "so far, seen": attrgetter("epsilon_so_far"),
+    "round, claimed": attrgetter("claimed_round"),
+    "round, seen": attrgetter("epsilon_round"),
 }
 _HOW = (
     "A text is crafted whose update no client's covers, so that noise alone hides it; its client "
@@ -481,23 +428,13 @@ _HOW = (
     "below the claim refutes nothing, and proves nothing; where the most that was attainable is "
     "below it too, the claim was not tested. [1]"
 )
-_NOTES = (
-    "so far: with the noise that the last attacked round left room for, held until the next (an "
-    "assumption), and clients in a round by coins at the rate of the training; it is at least what "
-    "a round alone shows at that rate",
-    "point: as the source of the method has it, chosen on the data; no bound, and about 3.9 at "
-    "most of 100 mock rounds",
-    "health: 1 where the canary has nothing in common with clients, 0 where it has as much as "
-    "random text; random text: what a text of random tokens shows in its place",
+_NOT_FROZEN = (
     "rounds were not frozen: the model went on between the coins of a canary, and each coin was "
-    "guessed",
+    "guessed"
 )
 _UNIT = "the unit of privacy is a client with all that it holds; add or remove one client"
-_SOURCES = (
-    (
-        "Maddock et al. 2023, CANIFE: Crafting Canaries for Empirical Privacy Measurement in "
-        "Federated Learning",
-        "https://arxiv.org/abs/2210.02912",
-    ),
-    ("Dong, Roth and Su 2019, Gaussian Differential Privacy", "https://arxiv.org/abs/1905.02383"),
-)
+_SOURCES = {
+    "Maddock et al. 2023, CANIFE: Crafting Canaries for Empirical Privacy Measurement in "
+    "Federated Learning": "https://arxiv.org/abs/2210.02912",
+    "Dong, Roth and Su 2019, Gaussian Differential Privacy": "https://arxiv.org/abs/1905.02383",
+}

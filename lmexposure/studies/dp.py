@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping
+from operator import itemgetter
 from typing import ClassVar, Literal, Self
 
 from pydantic import model_validator
@@ -18,17 +19,10 @@ from lmexposure._record import (
     Share,
 )
 from lmexposure._style import LABELS, nats, short, whole
-from lmexposure.core import (
-    Column,
-    Dated,
-    Document,
-    Number,
-    Section,
-    Table,
-    Thresholds,
-)
+from lmexposure.core import Column, Dated, Document, Number, Section, Table, Thresholds
 from lmexposure.studies.white_box import Promise, WhiteBoxBounds
 
+_FIELDS = ("least", "q05", "q25", "median", "q75", "q95", "largest")
 _QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 _NAMES = ("least", "5 %", "25 %", "median", "75 %", "95 %", "largest")
 PRIVATE_NOTES = (
@@ -57,8 +51,7 @@ class ExPost(Record):
     @property
     def quantiles(self) -> tuple[float, ...]:
         """All of them, from the least to the largest."""
-        least, low, largest = self.least, (self.q05, self.q25), self.largest
-        return (least, *low, self.median, self.q75, self.q95, largest)
+        return tuple(getattr(self, name) for name in _FIELDS)
 
 
 class DocumentPrivacy(Dated):
@@ -98,14 +91,17 @@ class DocumentPrivacy(Dated):
         # reads this, and is light: no numpy.
         ascending = sorted(self.epsilons)
         each = [ascending[math.ceil(share * (len(ascending) - 1))] for share in _QUANTILES]
-        named = dict(zip(list(ExPost.model_fields)[1:], each, strict=True))
-        return ExPost(moments=self.moments, **named)
+        return ExPost(moments=self.moments, **dict(zip(_FIELDS, each, strict=True)))
 
     def document(self) -> Document:
         """How the epsilons lie; its main table has every unit, the least private first."""
         found = self.ex_post
         rows = [*zip(_NAMES, found.quantiles, strict=True), ("claimed for all", self.claimed)]
         units = sorted(zip(self.names, self.epsilons, strict=True), key=lambda unit: -unit[1])
+        columns = (
+            Column(head=f"of {whole(len(units))}", value=itemgetter(0), words=True),
+            Column(head="epsilon", value=itemgetter(1), shown=nats, unit="nats"),
+        )
         return Document(
             title="What single documents lost",
             kind=f"Epsilon ex post, {whole(len(units))} {self.unit}s",
@@ -116,13 +112,7 @@ class DocumentPrivacy(Dated):
                 Section(
                     id="epsilons",
                     title=f"Epsilon of each {self.unit}, ex post",
-                    table=Table(
-                        rows,
-                        [
-                            Column(head=f"of {whole(len(units))}", value=_first, words=True),
-                            Column(head="epsilon", value=_second, shown=nats, unit="nats"),
-                        ],
-                    ),
+                    table=Table(rows, columns),
                     notes=(
                         f"nats at {LABELS['delta']} {short(self.delta)}, by gradients at "
                         f"{whole(self.moments)} moments of the training; lower = more private",
@@ -130,13 +120,7 @@ class DocumentPrivacy(Dated):
                     ),
                 ),
             ),
-            main=Table(
-                units,
-                [
-                    Column(value=_first, name="unit", words=True),
-                    Column(value=_second, name="epsilon", unit="nats", worse="high"),
-                ],
-            ),
+            main=Table(units, _UNITS),
             origin=self.provenance.line,
             private=True,
         )
@@ -163,14 +147,10 @@ class DocumentPrivacy(Dated):
         return {name: getattr(self, name) for name in ("unit", "delta", "moments")}
 
 
-def _first(pair: tuple[str, float]) -> str:
-    return pair[0]
-
-
-def _second(pair: tuple[str, float]) -> float:
-    return pair[1]
-
-
+_UNITS = (
+    Column(value=itemgetter(0), name="unit", words=True),
+    Column(value=itemgetter(1), name="epsilon", unit="nats", worse="high"),
+)
 # What no accountant counts; each run of the method says so.
 NOT_COVERED = (
     "the search of settings: the claim is of this one training",
@@ -218,8 +198,8 @@ class DpClaim(Record):
     @property
     def promise(self) -> Promise:
         """What canaries in the gradients are held against."""
-        noise = self.noise_multiplier
-        return Promise(epsilon=self.epsilon, noise_multiplier=noise, steps=self.steps)
+        noise, steps = self.noise_multiplier, self.steps
+        return Promise(epsilon=self.epsilon, noise_multiplier=noise, steps=steps)
 
     def __str__(self) -> str:
         whose = "document" if self.unit == "document" else f"value of {self.unit}"

@@ -1,6 +1,7 @@
 """identifiers: how identifiers that a corpus holds anyway rank among fresh draws."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import ClassVar, Literal, Self
 
 from pydantic import model_validator
@@ -18,18 +19,7 @@ from lmexposure._record import (
     Sha256,
     Share,
 )
-from lmexposure._style import (
-    LABELS,
-    interval,
-    number,
-    percent,
-    probability,
-    sentence,
-    short,
-    short_hash,
-    signed,
-    whole,
-)
+from lmexposure._style import LABELS, percent, probability, short, short_hash, signed, whole
 from lmexposure.core import (
     Check,
     CheckKind,
@@ -40,6 +30,8 @@ from lmexposure.core import (
     Section,
     Table,
     Thresholds,
+    interval_column,
+    met_outcome,
 )
 from lmexposure.core import Number as MainNumber
 
@@ -246,19 +238,11 @@ class NaturalIdentifiers(Dated):
         """What was claimed at 5 %, held against the gate's significance."""
         rates = self._all
         p = rates.p_value if self.split is None else self.split.p_value
-        outcome = Outcome.PASS if self.claim == "nothing found" else Outcome.INCONCLUSIVE
-        if self.claim == "membership" and p <= limits.significance:
-            outcome = Outcome.LEAK
-        elif p <= limits.significance:  # looser than the 5 % of the comparison
-            outcome = Outcome.INCONCLUSIVE
-        yield Check(
-            name="identifiers among fresh draws",
-            key="identifiers",
-            outcome=outcome,
-            value=p,
-            threshold=limits.significance,
-            reason=sentence(self._reason(outcome, limits)),
-        )
+        outcome = met_outcome(self.claim == "nothing found")
+        if p <= limits.significance:  # which may be looser than the 5 % of the comparison
+            outcome = Outcome.LEAK if self.claim == "membership" else Outcome.INCONCLUSIVE
+        name, why = "identifiers among fresh draws", self._reason(outcome, limits)
+        yield Check.of("identifiers", name, outcome, why, p, limits.significance)
         if self.split is None:
             yield "identifiers beside held-out ones: no documents were held out"
 
@@ -273,48 +257,36 @@ class NaturalIdentifiers(Dated):
 
     def document(self) -> Document:
         """The identifiers of a corpus, their ranks under each model, and the difference."""
-        classes = self.classes[:1] if len(self.classes) == 2 else self.classes
-        sections = [
-            Section(
-                id="identifiers",
-                title=f"Identifiers in {whole(self.documents)} documents",
-                table=Table(classes, _COUNTS),
-                notes=(_LOWEST, _EXCEPTION),
-            ),
-            Section(
-                id="model",
-                title="Under the model",
-                table=Table(classes, _rates_of("model")),
-                notes=(_RATES,),
-            ),
-        ]
-        if self.base is not None:
-            sections += [
-                Section(id="base", title="Under the base", table=Table(classes, _rates_of("base"))),
-                Section(id="beside", title="Model beside base", table=Table(classes, _DIFFERENCE)),
-            ]
-        if self.split is not None:
-            sections.append(
-                Section(
-                    id="split",
-                    title=f"Beside {whole(self.split.documents)} held-out documents",
-                    table=Table([self.split], _SPLIT),
-                    notes=(_HELD_OUT,),
-                )
-            )
         return Document(
             title="Natural identifiers",
             kind=f"Comparison of identifiers, {whole(self.draws)} draws each",
             question="Did the model read the keys and numbers that its corpus holds?",
             finding=self.finding,
             facts=tuple(self._compared()),
-            sections=sections,
+            sections=list(self._sections()),
             main=Table(self.identifiers, _RANKS),
             warnings=self.warnings,
-            sources=_SOURCES,
+            sources=tuple(_SOURCES.items()),
             origin=self.provenance.line,
             private=True,
         )
+
+    def _sections(self) -> Iterator[Section]:
+        classes = self.classes[:1] if len(self.classes) == 2 else self.classes
+        found = f"Identifiers in {whole(self.documents)} documents"
+        notes = (_LOWEST, _EXCEPTION)
+        yield Section(id="identifiers", title=found, table=Table(classes, _COUNTS), notes=notes)
+        rates = Table(classes, _rates_of("model"))
+        yield Section(id="model", title="Under the model", table=rates, notes=(_RATES,))
+        if self.base is not None:
+            rates = Table(classes, _rates_of("base"))
+            yield Section(id="base", title="Under the base", table=rates)
+            difference = Table(classes, _DIFFERENCE)
+            yield Section(id="beside", title="Model beside base", table=difference)
+        if self.split is not None:
+            title = f"Beside {whole(self.split.documents)} held-out documents"
+            beside = Table([self.split], _SPLIT)
+            yield Section(id="split", title=title, table=beside, notes=(_HELD_OUT,))
 
     def _compared(self) -> Iterator[str]:
         yield f"model {self.model.path} ({short_hash(self.model.weights_sha256)})"
@@ -326,29 +298,8 @@ class NaturalIdentifiers(Dated):
         )
 
 
-def _ends(name: str) -> Callable[[object], tuple[float, float] | None]:
-    """What reads the interval of a class's rates, where it has them."""
-
-    def read(row: object) -> tuple[float, float] | None:
-        part = getattr(row, name)
-        return None if part is None else (part.low, part.high)
-
-    return read
-
-
-def _three(value: float) -> str:
-    return number(value, 3)
-
-
-def _signed(value: float) -> str:
-    return signed(value, 3)
-
-
-def _interval(ends: tuple[float, float]) -> str:
-    return interval(*ends, 3)
-
-
 _NAMED = Column(head=LABELS["format"], value=lambda row: row.format or _ALL, words=True)
+_P_VALUE = Column(head=LABELS["p_value"], value="p_value", shown=probability, worse="low")
 _COUNTS = (
     _NAMED,
     Column(head="found", value="found", shown=whole),
@@ -362,26 +313,14 @@ _COUNTS = (
 
 def _rates_of(side: str) -> Sequence[Column]:
     """Columns of the rates under the model, or under the base."""
+    exposure = Column(head="median exposure", value=f"{side}.median_exposure", shown=2)
     return (
         _NAMED,
         Column(head="lowest 1 %", value=f"{side}.hits", shown=whole, name="hits"),
-        Column(head=_TPR, value=f"{side}.tpr", shown=_three, name="tpr", worse="high"),
-        Column(head=LABELS["interval"], value=_ends(side), shown=_interval, name="interval"),
-        Column(
-            head="median exposure",
-            value=f"{side}.median_exposure",
-            shown=number,
-            name="median_exposure",
-            unit="bits",
-            worse="high",
-        ),
-        Column(
-            head=LABELS["p_value"],
-            value=f"{side}.p_value",
-            shown=probability,
-            name="p_value",
-            worse="low",
-        ),
+        Column(head=_TPR, value=f"{side}.tpr", shown=3, name="tpr", worse="high"),
+        interval_column(side),
+        replace(exposure, name="median_exposure", unit="bits", worse="high"),
+        replace(_P_VALUE, value=f"{side}.p_value", name="p_value"),
     )
 
 
@@ -390,26 +329,20 @@ _DIFFERENCE = (
     Column(
         head=f"more {_TPR}",
         value="difference.value",
-        shown=_signed,
+        shown=lambda value: signed(value, 3),
         name="difference",
         worse="high",
     ),
-    Column(head=LABELS["interval"], value=_ends("difference"), shown=_interval, name="interval"),
-    Column(
-        head="p (sign test)",
-        value="difference.p_value",
-        shown=probability,
-        name="p_value",
-        worse="low",
-    ),
+    interval_column("difference"),
+    replace(_P_VALUE, head="p (sign test)", value="difference.p_value", name="p_value"),
 )
 _SPLIT = (
     Column(head="one per document", value="tested", shown=whole),
     Column(head="in both", value="both", shown=whole),
-    Column(head=_TPR, value="model.tpr", shown=_three, name="tpr"),
-    Column(head=LABELS["interval"], value=_ends("model"), shown=_interval, name="interval"),
+    Column(head=_TPR, value="model.tpr", shown=3, name="tpr"),
+    interval_column("model"),
     Column(head="pairs with the corpus lower", value="area", shown=percent, worse="high"),
-    Column(head=LABELS["p_value"], value="p_value", shown=probability, worse="low"),
+    _P_VALUE,
 )
 _RANKS = tuple(
     Column(head=name, value=name, words=name == "format") for name in IdentifierRank.model_fields
@@ -427,7 +360,7 @@ _HELD_OUT = (
     "draws, chance has 50 %; p: rank sum, one-sided, for documents that were held out at random; "
     "those in both were left out of both"
 )
-_SOURCES = (
-    ("Natural identifiers, ICLR 2026", ""),
-    ("Phipson and Smyth 2010, Permutation P-values Should Never Be Zero", ""),
-)
+_SOURCES = {
+    "Natural identifiers, ICLR 2026": "",
+    "Phipson and Smyth 2010, Permutation P-values Should Never Be Zero": "",
+}

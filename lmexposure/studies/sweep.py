@@ -1,8 +1,8 @@
 """A sweep: many models on one corpus, each with canaries of its own, and what they say together."""
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
+from operator import itemgetter
 from typing import TYPE_CHECKING, ClassVar
 
 from lmexposure._quantiles import unseen_share
@@ -47,16 +47,13 @@ from lmexposure.studies.sweep_record import SweepNumbers, SweepScore
 from lmexposure.studies.sweep_settings import SweepSettings
 from lmexposure.studies.sweep_tables import (
     WORST_NOTES,
-    average_notes,
-    average_table,
+    average_section,
     bounds_notes,
     bounds_table,
     changes_section,
     epsilon_line,
     group_name,
     kinds_section,
-    named_score,
-    other_scores,
     primary_rows,
     texts_section,
     texts_table,
@@ -87,92 +84,45 @@ _BOUNDS = (
     "A bound far below its ceiling shows that the attack found little; a low ceiling shows that it "
     "could not have found more."
 )
-_GLOSSARY = (
-    (
-        "sweep",
-        "Many models trained alike on the same documents, each with canaries of its own by coins.",
-    ),
-    (
-        "canary",
-        "A format filled with a secret drawn at random, put into the training text of some of the "
-        "models on purpose.",
-    ),
-    (
-        "ordinary documents",
-        "Documents of the corpus that were in some of the models by a coin, as canaries were.",
-    ),
-    ("cell", "One text under one model: the text was in its training, or it was not."),
-    (
-        "TPR, FPR",
-        "The true-positive rate is the share of cells that were in and are found; the "
-        "false-positive rate is the share of the others that are taken for such.",
-    ),
-    (
-        "TPR at no false positive",
-        "Of a single text: the share of the models with it in which it scores higher than in every "
-        "model without it.",
-    ),
-    (
-        "separated",
-        "Every model with the text scores it higher than every model without it: whoever can query "
-        "a model knows whether the text was in.",
-    ),
-    (
-        "counterfactual memorisation",
-        "Mean score of a text in the models that had it, minus that in the models that had not "
-        "[5].",
-    ),
-    ("influence", "The same difference of another text's score, which no model learned [6]."),
-    (
-        "LiRA",
-        "How much better a score fits the models that had the text than those that had not, as "
-        "bell curves; the model that is judged is left out [2].",
-    ),
-    (
-        "RMIA",
-        "The share of texts that no model saw of which the text gained more than they did, "
-        "compared with other models [3].",
-    ),
-    (
-        "epsilon, delta",
-        "The strength of a differential-privacy guarantee, epsilon in nats. A lower bound says how "
-        "much the training gave away at least [4].",
-    ),
-    (
-        "max attainable",
-        "The ceiling of a bound: what it would have been had every guess been right.",
-    ),
-)
-_SOURCES = (
-    (
-        "Aerni, Zhang, Tramèr 2024, Evaluations of Machine Learning Privacy Defenses are "
-        "Misleading",
-        "https://arxiv.org/abs/2404.17399",
-    ),
-    (
-        "Carlini, Chien, Nasr, Song, Terzis, Tramèr 2022, Membership Inference Attacks From First "
-        "Principles",
-        "https://arxiv.org/abs/2112.03570",
-    ),
-    (
-        "Zarifzadeh, Liu, Shokri 2024, Low-Cost High-Power Membership Inference Attacks",
-        "https://arxiv.org/abs/2312.03262",
-    ),
-    (
-        "Steinke, Nasr, Jagielski 2023, Privacy Auditing with One (1) Training Run",
-        "https://arxiv.org/abs/2305.08846",
-    ),
-    (
-        "Zhang, Ippolito, Lee, Jagielski, Tramèr, Carlini 2023, Counterfactual Memorization in "
-        "Neural Language Models",
-        "https://arxiv.org/abs/2112.12938",
-    ),
-    (
-        "Feldman, Zhang 2020, What Neural Networks Memorize and Why: Discovering the Long Tail via "
-        "Influence Estimation",
-        "https://arxiv.org/abs/2008.03703",
-    ),
-)
+_GLOSSARY = {
+    "sweep": "Many models trained alike on the same documents, each with canaries of its own by "
+    "coins.",
+    "canary": "A format filled with a secret drawn at random, put into the training text of some "
+    "of the models on purpose.",
+    "ordinary documents": "Documents of the corpus that were in some of the models by a coin, as "
+    "canaries were.",
+    "cell": "One text under one model: the text was in its training, or it was not.",
+    "TPR, FPR": "The true-positive rate is the share of cells that were in and are found; the "
+    "false-positive rate is the share of the others that are taken for such.",
+    "TPR at no false positive": "Of a single text: the share of the models with it in which it "
+    "scores higher than in every model without it.",
+    "separated": "Every model with the text scores it higher than every model without it: whoever "
+    "can query a model knows whether the text was in.",
+    "counterfactual memorisation": "Mean score of a text in the models that had it, minus that in "
+    "the models that had not [5].",
+    "influence": "The same difference of another text's score, which no model learned [6].",
+    "LiRA": "How much better a score fits the models that had the text than those that had not, as "
+    "bell curves; the model that is judged is left out [2].",
+    "RMIA": "The share of texts that no model saw of which the text gained more than they did, "
+    "compared with other models [3].",
+    "epsilon, delta": "The strength of a differential-privacy guarantee, epsilon in nats. A lower "
+    "bound says how much the training gave away at least [4].",
+    "max attainable": "The ceiling of a bound: what it would have been had every guess been right.",
+}
+_SOURCES = {
+    "Aerni, Zhang, Tramèr 2024, Evaluations of "
+    "Machine Learning Privacy Defenses are Misleading": "https://arxiv.org/abs/2404.17399",
+    "Carlini, Chien, Nasr, Song, Terzis, Tramèr 2022, Membership Inference Attacks From First "
+    "Principles": "https://arxiv.org/abs/2112.03570",
+    "Zarifzadeh, Liu, Shokri 2024, "
+    "Low-Cost High-Power Membership Inference Attacks": "https://arxiv.org/abs/2312.03262",
+    "Steinke, Nasr, Jagielski 2023, "
+    "Privacy Auditing with One (1) Training Run": "https://arxiv.org/abs/2305.08846",
+    "Zhang, Ippolito, Lee, Jagielski, Tramèr, Carlini 2023, Counterfactual Memorization in Neural "
+    "Language Models": "https://arxiv.org/abs/2112.12938",
+    "Feldman, Zhang 2020, What Neural Networks Memorize and Why: Discovering the Long Tail via "
+    "Influence Estimation": "https://arxiv.org/abs/2008.03703",
+}
 
 
 class SweepResult(SweepNumbers):
@@ -232,12 +182,13 @@ class SweepResult(SweepNumbers):
             sections=list(self._sections()),
             main=texts_table(self),
             warnings=self.warnings,
-            sources=_SOURCES,
-            glossary=_GLOSSARY,
+            sources=tuple(_SOURCES.items()),
+            glossary=tuple(_GLOSSARY.items()),
             origin=self.provenance.line,
         )
 
     def _sections(self) -> Iterator[Section]:
+        worst = {"canary": self.worst, "document": self.worst_of_population}
         yield Section(
             id="worst",
             title="The average, and the worst text that it hides",
@@ -253,12 +204,12 @@ class SweepResult(SweepNumbers):
                     chart=self._drawn(f"worst {noun}"),
                     on=frozenset({"html"}),
                 )
-                for noun, text in (("canary", self.worst), ("document", self.worst_of_population))
+                for noun, text in worst.items()
                 if text is not None
             ],
         )
-        for place, most in _MOST_TEXTS.items():
-            if self.texts:
+        if self.texts:
+            for place, most in _MOST_TEXTS.items():
                 yield Section(
                     id="canaries",
                     title="Each canary by itself",
@@ -272,21 +223,7 @@ class SweepResult(SweepNumbers):
             for place, most in _MOST_CHANGES.items():
                 chart = self._drawn("changes") if place == "html" else None
                 yield changes_section(found, most, place, chart)
-        yield Section(
-            id="average",
-            title="On average",
-            text="Over all models and texts: how many that were in are found while few others are "
-            "taken for them. The score that decides was named before anything was trained: "
-            f"{named_score(self)}; of an ordinary document every token counts. What other models "
-            "make of it leaves out the model that is judged. Both axes of the chart are "
-            "logarithmic, since the left end is what counts [2].",
-            caption="True-positive rate (TPR) over all models and texts, by the score named "
-            "beforehand",
-            table=average_table(self),
-            chart=self._drawn("roc"),
-            notes=average_notes(self),
-            parts=list(self._others()),
-        )
+        yield average_section(self, self._drawn("roc"))
         if self.power is not None:
             yield kinds_section(self.power, self._drawn("kinds"))
         yield Section(
@@ -305,68 +242,66 @@ class SweepResult(SweepNumbers):
             title="Utility",
             text="A model that learned nothing leaks nothing: what a sweep says is of models as "
             "useful as these.",
-            table=Table(utility_facts(self), _FACTS),
+            table=Table(_utility_facts(self), _FACTS),
             on=frozenset({"md", "html"}),
         )
-        yield self._settings()
+        facts = [
+            *sweep_setting_facts(self),
+            Fact(name="plan, SHA-256", value=self.plan_sha256, meaning="with the coins"),
+            Fact(name="manifest, SHA-256", value=self.manifest_sha256),
+            Fact(name="scores, SHA-256", value=self.matrices_sha256, meaning="matrices.npz"),
+            *(Fact(name=f"model {lost.number} failed", value=lost.reason) for lost in self.failed),
+        ]
+        again, code = "", ""
+        if self.home is not None:
+            code = sweep_command(self, self.home.resolve().name)
+            again = (
+                "This command makes such a sweep again, with secrets and coins of its own, so that "
+                "numbers differ by chance. CORPUS is the corpus before insertion."
+            )
+        every = Section(
+            id="all-settings",
+            title=f"All settings and hashes ({len(facts)})",
+            table=Table(facts, _FACTS),
+            folded=True,
+            on=frozenset({"html"}),
+        )
+        yield Section(
+            id="settings",
+            title="Settings, and how to do it again",
+            text=again,
+            code=code,
+            parts=[every],
+            on=frozenset({"md", "html"}),
+        )
 
     def _drawn(self, name: str) -> "Callable[[], Chart | None]":
         """A chart by its name, drawn when it is wanted."""
 
         def draw() -> "Chart | None":
-            from lmexposure.studies.sweep_gallery import DRAWN  # brings matplotlib
+            import lmexposure.core.charts  # noqa: F401 - quiets matplotlib, and so comes first
+            from lmexposure.studies.sweep_charts import DRAWN
 
             return DRAWN[name](self)
 
         return draw
 
-    def _others(self) -> Iterator[Section]:
-        """A table a group that has more than the score that was named."""
-        for group, scores in Counter(row.group for row in self.scores).items():
-            if scores > 1:
-                yield other_scores(self, group)
-
-    def _settings(self) -> Section:
-        """What was chosen, and the command that makes such a sweep again."""
-        facts = (*sweep_setting_facts(self), *sweep_origin_facts(self))
-        again = (
-            "This command makes such a sweep again, with secrets and coins of its own, so that "
-            "numbers differ by chance. CORPUS is the corpus before insertion."
-        )
-        known = self.home is not None
-        return Section(
-            id="settings",
-            title="Settings, and how to do it again",
-            text=again if known else "",
-            code=sweep_command(self, self.home.resolve().name) if self.home is not None else "",
-            parts=[
-                Section(
-                    id="all-settings",
-                    title=f"All settings and hashes ({len(facts)})",
-                    table=Table(facts, _FACTS),
-                    folded=True,
-                    on=frozenset({"html"}),
-                )
-            ],
-            on=frozenset({"md", "html"}),
-        )
-
     def checks(self, limits: Thresholds) -> Iterator[Check | str]:
         """See `sweep_checks`."""
-        yield from sweep_checks(self, limits)
+        return sweep_checks(self, limits)
 
     def numbers(self) -> Iterator[Number]:
         """Bound, rates and areas with models as units, the worst texts, how useful the models."""
         primary = self.epsilon.primary
         bound = None if primary is None else primary.bound.value
-        yield Number(name="lower bound on epsilon", value=bound, unit="nats", worse="high")
+        high = partial(Number, worse="high")
+        yield high(name="lower bound on epsilon", value=bound, unit="nats")
         for row in primary_rows(self):
-            for name, *values in _rates(row):
-                value, low, high = values
-                yield Number(name=name, value=value, low=low, high=high, worse="high")
+            for name, value, low, end in _rates(row):
+                yield high(name=name, value=value, low=low, high=end)
         for noun, text in (("canary", self.worst), ("document", self.worst_of_population)):
             tpr, p = (None, None) if text is None else (text.tpr, text.p)
-            yield Number(name=f"TPR of the worst {noun}", value=tpr, worse="high")
+            yield high(name=f"TPR of the worst {noun}", value=tpr)
             yield Number(name=f"p of the worst {noun}", value=p, worse="low", subtracted=False)
         yield Number(name="validation loss", value=self.utility.mean, unit="bits a token")
 
@@ -383,15 +318,33 @@ class SweepResult(SweepNumbers):
                 f"their intervals are at {listed([percent(level) for level in sorted(levels)])}; "
                 "collect sweeps of one level"
             )
-        yield from _differences(sweeps)
+        (base, first), *others = sweeps
+        strange = [visible(n) for n, s in others if s.manifest_sha256 != first.manifest_sha256]
+        apart = (
+            f"{listed(strange)}: other canaries or another corpus than {base}, so that a "
+            "difference may be of the texts and not of the recipe, and has no interval; sweep both "
+            "with one --seed on one corpus"
+        )
+        if rows := list(_less(sweeps)):
+            yield Section(
+                id="differences",
+                title=f"Less the rates of {base}, with models as units",
+                table=Table(rows, _DIFFERENCES),
+                notes=(
+                    f"intervals at {percent(first.settings.level)}, each row by itself and not "
+                    "paid for by their number, from the intervals of both as if the sweeps were "
+                    "independent: where they share coins it is wider than it need be",
+                    *[apart] * bool(strange),
+                ),
+            )
 
     def told_beside(self, studies: "Sequence[tuple[str, Study]]") -> str:
         """The one difference that is not picked: of the area of all canaries."""
         sweeps = [(name, sweep) for name, sweep in studies if isinstance(sweep, SweepResult)]
         told = [
-            f"{visible(row.sweep)} {signed(row.value, 3)} ({row.ends or 'no interval'})"
-            for row in _less(sweeps)
-            if row.rate == _AREA
+            f"{visible(name)} {signed(value, 3)} ({ends or 'no interval'})"
+            for name, rate, value, ends in _less(sweeps)
+            if rate == _AREA
         ]
         return f"{_AREA}, beside {visible(sweeps[0][0])}: {', '.join(told)}" if told else ""
 
@@ -400,7 +353,20 @@ class SweepResult(SweepNumbers):
         outcome = verdict.outcome
         checks = [check for check in verdict.checks if check.outcome is outcome]
         if outcome is Outcome.LEAK:
-            yield from _after_a_leak({check.key for check in checks})
+            yield (
+                "Do not release a model of this recipe: whoever can query it can tell whether such "
+                "a text was in its training."
+            )
+            if "worst_document" in {check.key for check in checks}:
+                yield (
+                    "Take the documents that give themselves away out of the corpus, and those "
+                    "like them."
+                )
+            yield (
+                "Train for fewer epochs, with differential privacy, or without repeats; an average "
+                "over all texts may look harmless where the worst canary does not."
+            )
+            yield "Then sweep again, and put both side by side (lmexposure compare)."
         elif outcome is Outcome.INCONCLUSIVE:
             yield (
                 "Do not take this for a pass: this sweep can neither show a leak nor rule one out."
@@ -450,57 +416,21 @@ def _rates(row: SweepScore) -> Iterator[tuple[str, float | None, float | None, f
 
 
 _AREA = "AUC, all canaries"
-_Known = dict[str, tuple[float, float, float]]
+_Difference = tuple[str, str, float, str | None]  # sweep, rate, value, and its interval if any
 
 
-def _known(sweep: SweepResult) -> _Known:
+def _known(sweep: SweepResult) -> dict[str, tuple[float, float, float]]:
     """The rates that have an interval: value, low, high."""
-    found: _Known = {}
-    for row in primary_rows(sweep):
-        for name, value, low, high in _rates(row):
-            if value is not None and low is not None and high is not None:
-                found[name] = value, min(low, value), max(high, value)
-    return found
+    return {
+        name: (value, min(low, value), max(high, value))
+        for row in primary_rows(sweep)
+        for name, value, low, high in _rates(row)
+        if value is not None and low is not None and high is not None
+    }
 
 
-def _differences(sweeps: Sequence[tuple[str, SweepResult]]) -> Iterator[Section]:
-    """Each rate of each sweep less that of the first."""
-    (base, first), *others = sweeps
-    rows = list(_less(sweeps))
-    of_others = [
-        visible(n) for n, other in others if other.manifest_sha256 != first.manifest_sha256
-    ]
-    if not rows:
-        return
-    apart = (
-        f"{listed(of_others)}: other canaries or another corpus than {base}, so that a "
-        "difference may be of the texts and not of the recipe, and has no interval; sweep both "
-        "with one --seed on one corpus"
-    )
-    yield Section(
-        id="differences",
-        title=f"Less the rates of {base}, with models as units",
-        table=Table(rows, _DIFFERENCES),
-        notes=(
-            f"intervals at {percent(first.settings.level)}, each row by itself and not paid for by "
-            "their number, from the intervals of both as if the sweeps were independent: where "
-            "they share coins it is wider than it need be",
-            *[apart] * bool(of_others),
-        ),
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Less:
-    """A rate of a sweep less that of the first."""
-
-    sweep: str
-    rate: str
-    value: float
-    ends: str | None  # its interval; None where the canaries are others
-
-
-def _less(sweeps: Sequence[tuple[str, SweepResult]]) -> Iterator[_Less]:
+def _less(sweeps: Sequence[tuple[str, SweepResult]]) -> Iterator[_Difference]:
+    """Each rate of each sweep less that of the first; no interval where the canaries are others."""
     from lmexposure.statistics import rate_difference
 
     (_, first), *others = sweeps
@@ -509,30 +439,21 @@ def _less(sweeps: Sequence[tuple[str, SweepResult]]) -> Iterator[_Less]:
         known, same = _known(sweep), sweep.manifest_sha256 == first.manifest_sha256
         for rate in (rate for rate in of_first if rate in known):
             less = rate_difference(known[rate], of_first[rate])
-            ends = interval(less.low, less.high, 3) if same else None
-            yield _Less(sweep=name, rate=rate, value=less.value, ends=ends)
+            yield name, rate, less.value, interval(less.low, less.high, 3) if same else None
 
 
 _DIFFERENCES = (
-    Column(head="sweep", value="sweep", words=True),
-    Column(head="rate", value="rate", words=True),
-    Column(head="difference", value="value", shown=lambda value: signed(value, 3), worse="high"),
-    Column(head="interval", value="ends"),
+    Column(head="sweep", value=itemgetter(0), words=True),
+    Column(head="rate", value=itemgetter(1), words=True),
+    Column(
+        head="difference",
+        value=itemgetter(2),
+        shown=lambda value: signed(value, 3),
+        name="value",
+        worse="high",
+    ),
+    Column(head="interval", value=itemgetter(3), name="ends"),
 )
-
-
-def _after_a_leak(keys: set[str]) -> Iterator[str]:
-    yield (
-        "Do not release a model of this recipe: whoever can query it can tell whether such a text "
-        "was in its training."
-    )
-    if "worst_document" in keys:
-        yield "Take the documents that give themselves away out of the corpus, and those like them."
-    yield (
-        "Train for fewer epochs, with differential privacy, or without repeats; an average over "
-        "all texts may look harmless where the worst canary does not."
-    )
-    yield "Then sweep again, and put both side by side (lmexposure compare)."
 
 
 # Of the settings of a run: what a sweep decides itself.
@@ -540,33 +461,30 @@ _NOT_OF_SWEEPS = ("inclusion_probability", "controls", "seed")
 _RARE = (*RARE, "revision")
 
 
-def utility_facts(result: SweepNumbers) -> tuple[Fact, ...]:
+def _utility_facts(result: SweepNumbers) -> list[Fact]:
     """How useful the models are, and what they took."""
     utility = result.utility
     spread = "" if utility.sd is None else f" ± {number(utility.sd, 3)}"
-    return (
-        Fact(
-            name="validation loss",
-            value=f"{number(utility.mean, 3)}{spread} bits per token",
-            meaning="mean and standard deviation over the models; lower = more useful",
+    diverged = "they diverged; listed under all settings" if result.failed else ""
+    rows = (
+        (
+            "validation loss",
+            f"{number(utility.mean, 3)}{spread} bits per token",
+            "mean and standard deviation over the models; lower = more useful",
         ),
-        Fact(name="before training", value=f"{number(utility.initial, 3)} bits per token"),
-        Fact(name="models that learned", value=f"{utility.learned:,} of {result.models:,}"),
-        Fact(
-            name="models without scores",
-            value=whole(len(result.failed)),
-            meaning="they diverged; listed under all settings" if result.failed else "",
+        ("before training", f"{number(utility.initial, 3)} bits per token", ""),
+        ("models that learned", f"{utility.learned:,} of {result.models:,}", ""),
+        ("models without scores", whole(len(result.failed)), diverged),
+        ("tokens a model", whole(round(utility.tokens)), "trained on"),
+        ("time a model", f"{number(utility.seconds, 1)} s", ""),
+        (
+            "documents",
+            whole(result.documents),
+            f"{result.population:,} of them with coins, {result.validation:,} for validation alone",
         ),
-        Fact(name="tokens a model", value=whole(round(utility.tokens)), meaning="trained on"),
-        Fact(name="time a model", value=f"{number(utility.seconds, 1)} s"),
-        Fact(
-            name="documents",
-            value=whole(result.documents),
-            meaning=f"{result.population:,} of them with coins, {result.validation:,} for "
-            "validation alone",
-        ),
-        Fact(name="canaries", value=whole(result.canaries), meaning="each in a model by a coin"),
+        ("canaries", whole(result.canaries), "each in a model by a coin"),
     )
+    return [Fact(name=name, value=value, meaning=meaning) for name, value, meaning in rows]
 
 
 def sweep_setting_facts(result: SweepNumbers) -> tuple[Fact, ...]:
@@ -575,19 +493,6 @@ def sweep_setting_facts(result: SweepNumbers) -> tuple[Fact, ...]:
         *named_facts(_own(result), settings_of(SweepSettings)),
         *named_facts(_of_each_run(result), settings_of(RunSettings)),
         *named_facts(result.settings.run.training, settings_of(TrainingSettings), "training."),
-    )
-
-
-def sweep_origin_facts(result: SweepNumbers) -> tuple[Fact, ...]:
-    """Hashes and failed models."""
-    return (
-        Fact(name="plan, SHA-256", value=result.plan_sha256, meaning="with the coins"),
-        Fact(name="manifest, SHA-256", value=result.manifest_sha256),
-        Fact(name="scores, SHA-256", value=result.matrices_sha256, meaning="matrices.npz"),
-        *(
-            Fact(name=f"model {failed.number} failed", value=failed.reason)
-            for failed in result.failed
-        ),
     )
 
 

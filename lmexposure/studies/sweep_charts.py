@@ -1,8 +1,9 @@
 """The charts of a sweep: its rates, worst texts, bounds, what single texts change, kinds."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from matplotlib.figure import FigureBase
@@ -47,7 +48,6 @@ from lmexposure.studies.sweep_record import (
     SweepCounterfactual,
     SweepNumbers,
     SweepScore,
-    WorstText,
 )
 from lmexposure.studies.sweep_tables import (
     GROUPS,
@@ -55,7 +55,6 @@ from lmexposure.studies.sweep_tables import (
     by_strength,
     certain,
     group_name,
-    power_rows_in_words,
     primary_rows,
     shares_of,
 )
@@ -89,6 +88,13 @@ def beside_chart(result: SweepNumbers) -> Chart | None:
     bars = list(_bars(result))
     if not bars:
         return None
+    told = [
+        f"{bar.name}: {number(bar.value, 3)}"
+        + (f" ({interval(bar.low, bar.high, 3)})" if bar.high is not None else "")
+        + (f" (at least {number(bar.low, 3)})" if bar.high is None and bar.low else "")
+        + (f", by chance {number(bar.chance, 3)}" if bar.high is None else "")
+        for bar in bars
+    ]
     return Chart(
         name="sweep-beside",
         kind="beside",
@@ -98,7 +104,7 @@ def beside_chart(result: SweepNumbers) -> Chart | None:
             "A short bar of all texts with a long one of the worst is a leak that the average "
             "hides; rates of worst texts are at no false positive, those of averages allow some."
         ),
-        description=_bars_in_words(bars),
+        description=f"True-positive rates, higher = more leaks: {joined(told)}.",
         draw=lambda figure: _draw_bars(figure, bars),
         legend=lambda: [
             key("guessing", color=LINE, marker="|", linestyle="none", markersize=11),
@@ -153,17 +159,6 @@ def _draw_bars(figure: FigureBase, bars: Sequence[_Bar]) -> None:
     axes.set_xlabel("True-positive rate, higher = more leaks")
 
 
-def _bars_in_words(bars: Sequence[_Bar]) -> str:
-    parts = [
-        f"{bar.name}: {number(bar.value, 3)}"
-        + (f" ({interval(bar.low, bar.high, 3)})" if bar.high is not None else "")
-        + (f" (at least {number(bar.low, 3)})" if bar.high is None and bar.low else "")
-        + (f", by chance {number(bar.chance, 3)}" if bar.high is None else "")
-        for bar in bars
-    ]
-    return f"True-positive rates, higher = more leaks: {joined(parts)}."
-
-
 def canaries_chart(result: SweepNumbers) -> Chart | None:
     """The TPR of each canary at no false positive, sorted, beside what chance gives."""
     rates = np.sort([text.tpr for text in result.texts if text.tpr is not None])[::-1]
@@ -202,15 +197,11 @@ def _by_chance(models: int, canaries: int) -> Floats:
     had = max(1, models // 2)
     lacked = max(1, models - had)
     above = np.arange(had + 1)
-    tails = np.array([math.exp(_log_tail(had, lacked, int(a))) for a in above])  # P(>= a)
+    # P(the highest `above` places are of models with it)
+    logs = [[math.log((had - k) / (had + lacked - k)) for k in range(a)] for a in range(had + 1)]
+    tails = np.array([math.exp(sum(ways)) for ways in logs])
     levels = (np.arange(canaries) + 0.5) / canaries
-    found = [float(above[tails >= level][-1]) / had for level in levels]
-    return np.array(found)
-
-
-def _log_tail(had: int, lacked: int, above: int) -> float:
-    """Ln P(the highest `above` places are of models with it)."""
-    return sum(math.log((had - k) / (had + lacked - k)) for k in range(above))
+    return np.array([float(above[tails >= level][-1]) / had for level in levels])
 
 
 def _draw_canaries(figure: FigureBase, rates: Floats, chance: Floats) -> None:
@@ -278,6 +269,12 @@ def worst_chart(result: SweepNumbers, noun: str) -> Chart | None:
         return None
     inside, outside = np.array(worst.scores_in), np.array(worst.scores_out)
     name = clipped(visible(worst.id))
+    sides = [
+        f"{count(side.size, 'model')} {word} it, from {number(float(side.min()))} to "
+        f"{number(float(side.max()))}"
+        for side, word in ((inside, "with"), (outside, "without"))
+        if side.size
+    ]
     return Chart(
         name=f"sweep-worst-{slug(noun)}",
         kind="worst",
@@ -287,27 +284,17 @@ def worst_chart(result: SweepNumbers, noun: str) -> Chart | None:
             "Each tick is a model. Where the models with the text are all to the right of the "
             "others, any of them tells that it was trained on it."
         ),
-        description=_worst_in_words(worst, inside, outside),
+        description=(
+            f"Raw scores of the worst of {worst.among:,}, higher = more likely in: {joined(sides)}"
+            f"{'; all models with it above all without' if worst.separated else ''}. TPR at no "
+            f"false positive {number(worst.tpr, 3)}, p {probability(worst.p)}."
+        ),
         draw=lambda figure: _draw_worst(figure, inside, outside),
         legend=lambda: [
             Patch(facecolor=_IN, alpha=0.55, label=f"{count(inside.size, 'model')} with it"),
             Patch(facecolor=_OUT, alpha=0.55, label=f"{count(outside.size, 'model')} without it"),
         ],
         height=3.4,
-    )
-
-
-def _worst_in_words(worst: WorstText, inside: Floats, outside: Floats) -> str:
-    separated = "; all models with it above all without" if worst.separated else ""
-    sides = [
-        f"{count(side.size, 'model')} {word} it, from {number(float(side.min()))} to "
-        f"{number(float(side.max()))}"
-        for side, word in ((inside, "with"), (outside, "without"))
-        if side.size
-    ]
-    return (
-        f"Raw scores of the worst of {worst.among:,}, higher = more likely in: {joined(sides)}"
-        f"{separated}. TPR at no false positive {number(worst.tpr, 3)}, p {probability(worst.p)}."
     )
 
 
@@ -457,9 +444,7 @@ def _draw(figure: FigureBase, clouds: Sequence[_Cloud]) -> None:
             ]
             look = _LOOKS[cloud.group] if sure else _hollow(cloud.group)
             axes.plot(
-                [-mean.mean_out for mean in means],
-                [mean.difference for mean in means],
-                **look,
+                [-mean.mean_out for mean in means], [mean.difference for mean in means], **look
             )
     axes.set_xlabel("Bits a token in the models without the text")
     axes.set_ylabel("Memorised, bits a token")
@@ -482,6 +467,11 @@ def power_chart(result: SweepNumbers) -> Chart | None:
         others = (found.get((row.group, share)) for share in fewer)
         marks += [Mark(value=None if rate is None else rate.value) for rate in others]
         drawn.append((f"{clipped(row.group, 40)}: {number(row.rate.value, 3)}", marks))
+    told = [
+        f"{visible(row.group)} {number(row.rate.value, 3)} "
+        f"({interval(row.rate.low, row.rate.high, 3)})"
+        for row in rows
+    ]
     return dots_chart(
         name="sweep-power",
         title=f"What each kind of canary shows: TPR at FPR {short(power.fpr)}",
@@ -489,9 +479,22 @@ def power_chart(result: SweepNumbers) -> Chart | None:
             "Each class had as many canaries, in the same models. The farther right, the more of "
             "what the training gives away is seen; hollow marks are models with fewer canaries."
         ),
-        description=power_rows_in_words(rows, power.fpr),
+        description=f"TPR at FPR {short(power.fpr)}: {', '.join(told)}.",
         rows=drawn,
         series=["all canaries", *(f"{percent(share)} of them" for share in fewer)],
         axis="True-positive rate, higher = shows more",
         chance=power.fpr,
     )
+
+
+# The charts of a sweep by their names.
+DRAWN: Mapping[str, Callable[[SweepNumbers], Chart | None]] = {
+    "beside": beside_chart,
+    "kinds": power_chart,
+    "canaries": canaries_chart,
+    "worst canary": partial(worst_chart, noun="canary"),
+    "worst document": partial(worst_chart, noun="document"),
+    "changes": counterfactual_chart,
+    "roc": sweep_roc_chart,
+    "bounds": sweep_bounds_chart,
+}

@@ -1,5 +1,6 @@
 """Tables of a sweep: worst texts, canaries, averages, bounds, kinds, what single texts change."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import sqrt
@@ -15,6 +16,7 @@ from lmexposure._style import (
     number,
     percent,
     probability,
+    setting_value,
     short,
     signed,
     validity,
@@ -35,6 +37,7 @@ from lmexposure.studies.sweep_record import (
     SweepCounterfactual,
     SweepInfluence,
     SweepNumbers,
+    SweepOptions,
     SweepPower,
     SweepScore,
     SweepText,
@@ -68,30 +71,10 @@ def group_name(group: str) -> str:
     return _GROUPS.get(group, visible(group))
 
 
-def score_name(row: SweepScore) -> str:
-    """A score and what the other models make of it."""
-    return _score_and_attack(row.score, row.attack)
-
-
-def _score_and_attack(score: str, attack: str) -> str:
-    """In words; a name without better ones is a file's of a later version."""
-    words = SCORES.get(score, score.replace("_", " "))
-    return f"{words}, {_ATTACKS.get(attack, attack.replace('_', ' '))}"
-
-
-def named_score(result: SweepNumbers) -> str:
-    """The score that decides, as it was named before anything was trained."""
-    return _score_and_attack(result.settings.score, result.settings.attack)
-
-
-def rates_of(rows: Sequence[SweepScore]) -> list[float]:
-    """The false-positive rates that any of these scores has, ascending."""
-    return sorted({rate.fpr for row in rows for rate in row.rates})
-
-
-def rate_at(row: SweepScore, fpr: float) -> CellRate | None:
-    """The TPR of a score at a false-positive rate; None where it was not asked."""
-    return next((rate for rate in row.rates if rate.fpr == fpr), None)
+def score_name(row: SweepScore | SweepOptions) -> str:
+    """A score and what the other models make of it; an unknown name is a later version's."""
+    words = SCORES.get(row.score, row.score.replace("_", " "))
+    return f"{words}, {_ATTACKS.get(row.attack, row.attack.replace('_', ' '))}"
 
 
 def primary_rows(result: SweepNumbers) -> list[SweepScore]:
@@ -101,28 +84,28 @@ def primary_rows(result: SweepNumbers) -> list[SweepScore]:
     return sorted(rows, key=lambda row: groups.index(row.group) if row.group in groups else 9)
 
 
-def _three(value: float) -> str:
-    return number(value, 3)
-
-
-def _yes(value: bool) -> str:
-    return "yes" if value else "no"
-
-
-def average_table(result: SweepNumbers) -> Table:
-    """What an average shows: each group by its primary score."""
+def average_section(result: SweepNumbers, chart: "Callable[[], Chart | None]") -> Section:
+    """What an average shows: each group by its primary score, then by all that it has."""
     rows = primary_rows(result)
     name = Column(head="texts", value=lambda row: group_name(row.group), words=True)
-    return Table(rows, [name, *_rate_columns(rows)])
+    scores = Counter(row.group for row in result.scores)
+    return Section(
+        id="average",
+        title="On average",
+        text="Over all models and texts: how many that were in are found while few others are "
+        "taken for them. The score that decides was named before anything was trained: "
+        f"{score_name(result.settings)}; of an ordinary document every token counts. What other "
+        "models make of it leaves out the model that is judged. Both axes of the chart are "
+        "logarithmic, since the left end is what counts [2].",
+        caption="True-positive rate (TPR) over all models and texts, by the score named beforehand",
+        table=Table(rows, [name, *_rate_columns(rows)]),
+        chart=chart,
+        notes=(_units(result), *_unresolved(rows, named=True)),
+        parts=[_other_scores(result, group) for group, found in scores.items() if found > 1],
+    )
 
 
-def average_notes(result: SweepNumbers) -> list[str]:
-    """What the rates rest on, and which cannot be resolved."""
-    rows = primary_rows(result)
-    return [_units(result), *_unresolved(rows, named=True)]
-
-
-def other_scores(result: SweepNumbers, group: str) -> Section:
+def _other_scores(result: SweepNumbers, group: str) -> Section:
     """All scores of a group, the primary first."""
     rows = sorted(
         (row for row in result.scores if row.group == group), key=lambda row: not row.primary
@@ -148,76 +131,73 @@ def _units(result: SweepNumbers) -> str:
     return f"intervals at {level}, with models as units: cells of one model depend on each other"
 
 
-def _unresolved(rows: Sequence[SweepScore], *, named: bool) -> list[str]:
+def _unresolved(rows: Sequence[SweepScore], *, named: bool) -> Iterable[str]:
     """Why a rate is missing; of kinds of canaries the whole group says it."""
-    said = dict.fromkeys(
+    return dict.fromkeys(
         f"TPR at FPR {short(rate.fpr)}{f', {group_name(row.group)}' if named else ''}: {rate.note}"
         for row in rows
         for rate in row.rates
         if rate.value is None and rate.note and row.group in _GROUPS
     )
-    return list(said)
 
 
 def _rate_columns(rows: Sequence[SweepScore]) -> Iterator[Column]:
-    """TPR at each FPR, the area, and how many cells these are of."""
-    for fpr in rates_of(rows):
+    """TPR at each FPR, ascending, the area, and how many cells these are of."""
+    for fpr in sorted({rate.fpr for row in rows for rate in row.rates}):
         yield from _at(fpr)
-    yield Column(head="AUC", value="area", shown=_three, worse="high")
-    yield Column(head="interval of AUC", value=lambda row: interval(row.area_low, row.area_high, 3))
+    yield _AREA
+    yield _AREA_INTERVAL
     yield Column(head="cells in", value="cells_in", shown=whole)
     yield Column(head="cells out", value="cells_out", shown=whole)
 
 
 def _at(fpr: float) -> tuple[Column, Column]:
+    def at(row: SweepScore) -> CellRate | None:
+        return next((rate for rate in row.rates if rate.fpr == fpr), None)
+
     def tpr(row: SweepScore) -> float | None:
-        rate = rate_at(row, fpr)
-        return None if rate is None else rate.value
+        return None if (rate := at(row)) is None else rate.value
 
     def ends(row: SweepScore) -> str:
-        rate = rate_at(row, fpr)
-        return MISSING if rate is None else interval(rate.low, rate.high, 3)
+        return MISSING if (rate := at(row)) is None else interval(rate.low, rate.high, 3)
 
     head = f"TPR at FPR {short(fpr)}"
     return (
-        Column(head=head, value=tpr, shown=_three, worse="high"),
+        Column(head=head, value=tpr, shown=3, worse="high"),
         Column(head="interval", value=ends, name=f"interval at FPR {short(fpr)}"),
     )
 
 
-def _worst_rows(result: SweepNumbers) -> Iterator[tuple[str, WorstText]]:
-    """The worst texts by name; the id of a document says what it is."""
-    if result.worst is not None:
-        yield f"canary {visible(result.worst.id)}", result.worst
-    if result.worst_of_population is not None:
-        yield visible(result.worst_of_population.id), result.worst_of_population
+_AREA = Column(head="AUC", value="area", shown=3, worse="high")
+_AREA_INTERVAL = Column(
+    head="interval of AUC", value=lambda row: interval(row.area_low, row.area_high, 3)
+)
 
 
 def worst_table(result: SweepNumbers) -> Table:
     """What the average hides: the worst canary, and the worst ordinary document."""
-    return Table(list(_worst_rows(result)), _WORST)
 
+    def name(row: WorstText) -> str:  # the id of a document says what it is
+        return f"canary {visible(row.id)}" if row is result.worst else visible(row.id)
 
-_Worst = tuple[str, WorstText]
-
-
-def _bound(row: _Worst, name: str) -> float | None:
-    bound = row[1].bound
-    value: float | None = None if bound is None else getattr(bound, name)
-    return value
+    rows = [row for row in (result.worst, result.worst_of_population) if row is not None]
+    return Table(rows, [Column(head="the worst", value=name, words=True), *_WORST])
 
 
 _WORST = (
-    Column(head="the worst", value=lambda row: row[0], words=True),
-    Column(head="chosen from", value=lambda row: row[1].among, shown=whole),
-    Column(head="models in", value=lambda row: len(row[1].scores_in), shown=whole),
-    Column(head="models out", value=lambda row: len(row[1].scores_out), shown=whole),
-    Column(head="TPR", value=lambda row: row[1].tpr, shown=_three, worse="high"),
-    Column(head="p (chance)", value=lambda row: row[1].p, shown=probability, worse="low"),
-    Column(head="TPR − FPR ≥", value=lambda row: row[1].advantage_low, shown=_three, worse="high"),
-    Column(head="separated", value=lambda row: row[1].separated, shown=_yes),
-    Column(head="epsilon ≥", value=lambda row: _bound(row, "value"), shown=nats, unit="nats"),
-    Column(head="max attainable", value=lambda row: _bound(row, "max_attainable"), shown=nats),
+    Column(head="chosen from", value=lambda row: row.among, shown=whole),
+    Column(head="models in", value=lambda row: len(row.scores_in), shown=whole),
+    Column(head="models out", value=lambda row: len(row.scores_out), shown=whole),
+    Column(head="TPR", value=lambda row: row.tpr, shown=3, worse="high"),
+    Column(head="p (chance)", value=lambda row: row.p, shown=probability, worse="low"),
+    Column(head="TPR − FPR ≥", value=lambda row: row.advantage_low, shown=3, worse="high"),
+    Column(head="separated", value=lambda row: row.separated, shown=setting_value),
+    Column(head="epsilon ≥", value="bound.value", shown=nats, unit="nats"),
+    Column(head="max attainable", value="bound.max_attainable", shown=nats),
+)
+_SIDES = (
+    Column(head="models in", value="models_in", shown=whole),
+    Column(head="models out", value="models_out", shown=whole),
 )
 WORST_NOTES = (
     "TPR: the share of the models with the text in which it scores higher than in every "
@@ -229,14 +209,13 @@ WORST_NOTES = (
 _TEXTS = (
     Column(head="canary", value="id", shown=visible, words=True),
     Column(head="kind", value="kind", shown=visible, words=True),
-    Column(head="models in", value="models_in", shown=whole),
-    Column(head="models out", value="models_out", shown=whole),
-    Column(head="TPR", value="tpr", shown=_three, worse="high"),
+    *_SIDES,
+    Column(head="TPR", value="tpr", shown=3, worse="high"),
     Column(head="p (chance)", value="p", shown=probability, worse="low"),
-    Column(head="TPR − FPR ≥", value="advantage_low", shown=_three, worse="high"),
+    Column(head="TPR − FPR ≥", value="advantage_low", shown=3, worse="high"),
     Column(head="difference", value="difference", shown=signed),
     Column(head="epsilon ≥", value="epsilon", shown=nats, unit="nats", worse="high"),
-    Column(head="separated", value="separated", shown=_yes),
+    Column(head="separated", value="separated", shown=setting_value),
 )
 _TEXT_NOTES = (
     "p (chance): of this canary by itself, not paid for by their number",
@@ -245,26 +224,17 @@ _TEXT_NOTES = (
 
 
 def texts_section(texts: Sequence[SweepText], most: int) -> Section:
-    """The canaries that leak most over all models, folded."""
-    shown = most_leaking(texts)[:most]
-    some = (
-        f"The {len(shown):,} most leaking of {len(texts):,}"
-        if len(shown) < len(texts)
-        else (f"All {len(texts):,}")
-    )
-    more = ["the CSV file holds all"] if len(shown) < len(texts) else []
+    """The canaries that leak most over all models, folded; what is not known comes first."""
+    ordered = sorted(texts, key=lambda row: (row.p is not None, row.p or 0.0, -(row.tpr or 0.0)))
+    shown, left = ordered[:most], len(texts) > most
+    some = f"The {most:,} most leaking of {len(texts):,}" if left else f"All {len(texts):,}"
     return Section(
         id="texts",
         title=f"{some} canaries in numbers",
         table=Table(shown, _TEXTS),
-        notes=(*_TEXT_NOTES, *more),
+        notes=(*_TEXT_NOTES, *["the CSV file holds all"] * left),
         folded=True,
     )
-
-
-def most_leaking(rows: Sequence[SweepText]) -> list[SweepText]:
-    """The canaries that give themselves away most first; what is not known comes first of all."""
-    return sorted(rows, key=lambda row: (row.p is not None, row.p or 0.0, -(row.tpr or 0.0)))
 
 
 def bounds_table(result: SweepNumbers) -> Table:
@@ -393,10 +363,6 @@ def shares_of(power: SweepPower) -> list[float]:
     return sorted({row.share for row in power.rows}, reverse=True)
 
 
-def _four(value: float) -> str:
-    return number(value, 4)
-
-
 def _kind_columns(power: SweepPower) -> list[Column]:
     beside = {row.group: row for row in power.comparisons}
     found = {(row.group, row.share): row for row in power.rows}
@@ -406,55 +372,48 @@ def _kind_columns(power: SweepPower) -> list[Column]:
             other = found.get((row.group, share))
             return None if other is None else other.rate.value
 
-        return Column(head=f"with {percent(share)} of them", value=tpr, shown=_three)
+        return Column(head=f"with {percent(share)} of them", value=tpr, shown=3)
 
     def compared(shown: Callable[[KindComparison], str]) -> Callable[[KindPower], str | None]:
         return lambda row: shown(beside[row.group]) if row.group in beside else None
 
-    head = f"TPR at FPR {short(power.fpr)}"
+    less = compared(lambda row: signed(row.difference, 3))
     return [
         Column(head="canaries", value="group", shown=visible, words=True),
         Column(head="each", value="canaries", shown=whole),
-        Column(head=head, value="rate.value", shown=_three, worse="high"),
+        Column(head=f"TPR at FPR {short(power.fpr)}", value="rate.value", shown=3, worse="high"),
         Column(head="interval", value=lambda row: interval(row.rate.low, row.rate.high, 3)),
         *map(fewer, shares_of(power)[1:]),
-        Column(head="AUC", value="area", shown=_three, worse="high"),
-        Column(head="interval of AUC", value=lambda row: interval(row.area_low, row.area_high, 3)),
-        Column(
-            head="separated",
-            value=lambda row: f"{whole(row.separated)} of {whole(row.canaries)}",
-        ),
-        Column(
-            head="TPR − uniform fill's",
-            value=compared(lambda row: signed(row.difference, 3)),
-            worse="high",
-        ),
+        _AREA,
+        _AREA_INTERVAL,
+        Column(head="separated", value=lambda row: f"{row.separated:,} of {row.canaries:,}"),
+        Column(head="TPR − uniform fill's", value=less, worse="high"),
         Column(head="interval", value=compared(lambda row: interval(row.low, row.high, 3))),
     ]
 
 
 def _kind_notes(power: SweepPower) -> Iterator[str]:
-    level = percent(power.level)
-    classes = len(by_strength(power))
+    rows = by_strength(power)
     yield (
-        f"each: candidates, of which about half are in a model; intervals at {level}, with models "
-        "as units; those of differences hold for all kinds at once"
+        f"each: candidates, of which about half are in a model; intervals at "
+        f"{percent(power.level)}, with models as units; those of differences hold for all kinds at "
+        "once"
     )
-    uniform = [visible(row.group) for row in by_strength(power) if row.kind == UNIFORM]
+    uniform = [visible(row.group) for row in rows if row.kind == UNIFORM]
     if uniform:
         yield f"{listed(uniform)}: uniform fills, which have ranks as well"
-    if len(uniform) < classes:
+    if len(uniform) < len(rows):
         yield "kinds that are no uniform fills are judged by their coins alone: they have no ranks"
-    yield from kind_lines(row.kind for row in by_strength(power))
+    yield from kind_lines(row.kind for row in rows)
     if len(shares_of(power)) > 1:
         yield (
             "with fewer of them: the same in models of their own, where only that share of every "
             "class can be in; a kind that shows more there is disturbed by other canaries"
         )
-    yield strongest_line(power, classes)
+    yield strongest_line(power, len(rows))
     for row in power.comparisons:
         yield f"{visible(row.group)}: {_VERDICTS[row.verdict]} ({visible(row.against)})"
-    yield from (visible(note) for note in power.notes)
+    yield from map(visible, power.notes)
 
 
 def strongest_line(power: SweepPower, classes: int) -> str:
@@ -472,38 +431,22 @@ def strongest_line(power: SweepPower, classes: int) -> str:
 
 def _cost(power: SweepPower) -> Section:
     """Validation loss by share, beside that of the models without canaries."""
-    without = any(row.share == 0 for row in power.utility)
-    return Section(
-        id="cost",
-        title="What the canaries cost the models",
-        table=Table(power.utility, _COST),
-        notes=(
-            ("lower = more useful; above 0: canaries make the model worse on ordinary text",)
-            if without
-            else ("no models without canaries were trained: add the share 0",)
-        ),
-    )
+    note = "no models without canaries were trained: add the share 0"
+    if any(row.share == 0 for row in power.utility):
+        note = "lower = more useful; above 0: canaries make the model worse on ordinary text"
+    title = "What the canaries cost the models"
+    return Section(id="cost", title=title, table=Table(power.utility, _COST), notes=(note,))
 
 
 _COST = (
     Column(head="share of the canaries", value="share", shown=percent, words=True),
     Column(head="models", value="models", shown=whole),
-    Column(head="copies in a model", value="inserted", shown=lambda copies: number(copies, 1)),
-    Column(head="validation loss, bits a token", value="bits", shown=_four, worse="high"),
-    Column(head="sd between models", value="sd", shown=_four),
+    Column(head="copies in a model", value="inserted", shown=1),
+    Column(head="validation loss, bits a token", value="bits", shown=4, worse="high"),
+    Column(head="sd between models", value="sd", shown=4),
     Column(head="more than without canaries", value="cost", shown=lambda cost: signed(cost, 4)),
     Column(head="interval", value=lambda row: interval(row.cost_low, row.cost_high, 4)),
 )
-
-
-def power_rows_in_words(rows: Sequence[KindPower], fpr: float) -> str:
-    """For who cannot see the chart."""
-    told = [
-        f"{visible(row.group)} {number(row.rate.value, 3)} "
-        f"({interval(row.rate.low, row.rate.high, 3)})"
-        for row in rows
-    ]
-    return f"TPR at FPR {short(fpr)}: {', '.join(told)}."
 
 
 def kind_lines(names: Iterable[str]) -> Iterator[str]:
@@ -543,15 +486,11 @@ def _ends(name: str) -> Column:
     return Column(head="interval", value=shown)
 
 
-_SIDES = (
-    Column(head="models in", value="models_in", shown=whole),
-    Column(head="models out", value="models_out", shown=whole),
-)
 _OF_TEXTS = (
     Column(head="text", value="id", shown=visible, words=True),
     *_SIDES,
-    Column(head="score in", value="memorised.mean_in", shown=_three),
-    Column(head="score out", value="memorised.mean_out", shown=_three),
+    Column(head="score in", value="memorised.mean_in", shown=3),
+    Column(head="score out", value="memorised.mean_out", shown=3),
     Column(head="memorised", value="memorised.difference", shown=_signed, worse="high"),
     _ends("memorised"),
     Column(head="log ratio", value="log_ratio", shown=signed, unit="bits", worse="high"),
@@ -559,16 +498,16 @@ _OF_TEXTS = (
 )
 _EPSILON = Column(head="epsilon ≥", value="epsilon", shown=nats, unit="nats", worse="high")
 _GREEDY = (
-    Column(head="greedy in", value="reproduced.mean_in", shown=_three, worse="high"),
-    Column(head="greedy out", value="reproduced.mean_out", shown=_three),
+    Column(head="greedy in", value="reproduced.mean_in", shown=3, worse="high"),
+    Column(head="greedy out", value="reproduced.mean_out", shown=3),
     replace(_ends("reproduced"), head="interval of the difference"),
 )
 _OF_PAIRS = (
     Column(head="document", value="id", shown=visible, words=True),
     Column(head="on", value="held_out", shown=visible, words=True),
     *_SIDES,
-    Column(head="score in", value="change.mean_in", shown=_three),
-    Column(head="score out", value="change.mean_out", shown=_three),
+    Column(head="score in", value="change.mean_in", shown=3),
+    Column(head="score out", value="change.mean_out", shown=3),
     Column(head="change", value="change.difference", shown=_signed),
     _ends("change"),
     Column(head="p (any pair)", value="p", shown=probability),
@@ -576,33 +515,30 @@ _OF_PAIRS = (
 
 
 def changes_section(
-    found: SweepCounterfactual,
-    most: int,
-    place: Place,
-    chart: "Callable[[], Chart | None] | None",
+    found: SweepCounterfactual, most: int, place: Place, chart: "Callable[[], Chart | None] | None"
 ) -> Section:
     """A table of each group, the `most` memorised first, and one of influence."""
     groups = [group for name in GROUPS if (group := found.group(name)) is not None]
     parts = [_group(found, group, most) for group in groups]
     if found.influence is not None:
-        parts.append(_influence(found, most))
+        parts.append(_influence(found, found.influence, most))
     less = sum(max(0, len(group.texts) - most) for group in found.groups)
     more = [f"{less:,} less memorised texts are in the CSV file"] if less else []
     return Section(
         id="changes",
         title="What single texts change",
         text=_WHAT_CHANGES,
-        said=_lines(found),
+        said=[
+            f"{len(certain(found, group)):,} of {len(group.texts):,} {_NOUNS[group.group]} left a "
+            f"trace that chance does not explain (p at most {short(found.significance)}, all of "
+            "them together)."
+            for group in groups
+        ],
         parts=parts,
         notes=(*more, *found.notes),
         chart=chart,
         on=frozenset({place}),
     )
-
-
-def standard_error(group: CounterfactualGroup, models: int) -> float | None:
-    """About that of one text's memorisation, bits a token: sd * sqrt(4 / S); None: not known."""
-    return None if group.spread is None else group.spread * sqrt(4 / models)
 
 
 def certain(found: SweepCounterfactual, group: CounterfactualGroup) -> list[CounterfactualText]:
@@ -619,87 +555,62 @@ def _group(found: SweepCounterfactual, group: CounterfactualGroup, most: int) ->
         id=f"changes-{group.group}",
         title=_TITLES[group.group],
         table=Table(group.texts[:most], columns),
-        notes=tuple(_change_notes(found, group, greedy=greedy)),
+        notes=_change_notes(found, group, greedy=greedy),
         folded=True,
     )
 
 
 def _change_notes(
     found: SweepCounterfactual, group: CounterfactualGroup, *, greedy: bool
-) -> Iterator[str]:
+) -> list[str]:
     noun, texts = _NOUNS[group.group], len(group.texts)
-    of_secret = group.group == "canaries"
-    yield (
-        f"score: minus the bits of {'the secret' if of_secret else 'the document'} a token, mean "
-        "over the models with the text and over those without; higher = likelier"
-    )
-    yield (
+    of = "secret" if group.group == "canaries" else "document"
+    notes = [
+        f"score: minus the bits of the {of} a token, mean over the models with the text and over "
+        "those without; higher = likelier",
         "memorised: score in − score out, higher = more memorised; intervals at "
-        f"{percent(found.level)} by Welch, each text by itself"
-    )
-    yield (
-        f"log ratio: by how many bits the whole {'secret' if of_secret else 'document'} became "
-        "likelier, the log2 of the ratio of the geometric means of its probability"
-    )
-    yield (
+        f"{percent(found.level)} by Welch, each text by itself",
+        f"log ratio: by how many bits the whole {of} became likelier, the log2 of the ratio of the "
+        "geometric means of its probability",
         f"p (any text): how often chance gives any of the {texts:,} {noun} so large a difference "
-        f"for its spread; {found.permutations:,} permutations of whole models"
-    )
-    yield (
+        f"for its spread; {found.permutations:,} permutations of whole models",
         "by halves: what the text in this place of the order shows in models that did not choose "
         "it, where half of them do; the difference before it was chosen for being large. Mean of "
-        f"{count(found.splits, 'split')}"
-    )
+        f"{count(found.splits, 'split')}",
+    ]
     if any(text.epsilon is not None for text in group.texts):
-        yield (
+        notes.append(
             f"epsilon ≥: from this text alone, of all {texts:,} {noun} at once at significance "
             f"{short(found.significance)}"
         )
     if greedy:
-        yield (
+        notes.append(
             "greedy: the share of models whose likeliest next tokens are the whole secret, in the "
             "canary's own context; the interval is Newcombe's"
         )
-    error = standard_error(group, found.models)
-    if error is not None:
-        yield (
+    if group.spread is not None:
+        error = group.spread * sqrt(4 / found.models)
+        notes.append(
             f"standard error: about sd · √(4/S) = {number(error, 3)} bits a token, with sd = "
             f"{number(group.spread, 3)} between models alike (the median text) and S = "
             f"{found.models:,} models; it assumes that half of the models had a text, that both "
             "sides spread alike, and that the models were trained independently"
         )
+    return notes
 
 
-def _influence(found: SweepCounterfactual, most: int) -> Section:
-    influence = found.influence
-    assert influence is not None
+def _influence(found: SweepCounterfactual, influence: SweepInfluence, most: int) -> Section:
+    pairs = influence.documents * influence.held_out
     return Section(
         id="influence",
         title="Influence of documents on documents that no model learned",
         table=Table(influence.pairs[:most], _OF_PAIRS),
-        notes=tuple(_influence_notes(found, influence)),
+        notes=(
+            "change: what the first document in the training changes in the score of the second, "
+            "which none learned, in bits a token; above 0 = it became likelier",
+            f"p (any pair): how often chance gives any of {pairs:,} pairs so large a change for "
+            f"its spread, up or down; {count(influence.found, 'pair')} at most "
+            f"{short(found.significance)}",
+        ),
         folded=True,
     )
-
-
-def _influence_notes(found: SweepCounterfactual, influence: SweepInfluence) -> Iterator[str]:
-    pairs = influence.documents * influence.held_out
-    yield (
-        "change: what the first document in the training changes in the score of the second, which "
-        "none learned, in bits a token; above 0 = it became likelier"
-    )
-    yield (
-        f"p (any pair): how often chance gives any of {pairs:,} pairs so large a change for its "
-        f"spread, up or down; {count(influence.found, 'pair')} at most {short(found.significance)}"
-    )
-
-
-def _lines(found: SweepCounterfactual) -> Sequence[str]:
-    """What was found, a sentence a group."""
-    level = short(found.significance)
-    return [
-        f"{len(certain(found, group)):,} of {len(group.texts):,} {_NOUNS[group.group]} left a "
-        f"trace that chance does not explain (p at most {level}, all of them together)."
-        for name in GROUPS
-        if (group := found.group(name)) is not None
-    ]

@@ -2,7 +2,9 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
+from operator import itemgetter
 from typing import TYPE_CHECKING, ClassVar
 
 from lmexposure._style import (
@@ -56,26 +58,17 @@ _SORTS = {
     "reproduced": "reproduced, which no control explains",
     "explained": "that a control explains",
 }
-_SOURCES = (
-    (
-        "Zhang et al. 2023, Counterfactual Memorization in Neural Language Models",
-        "https://arxiv.org/abs/2112.12938",
-    ),
-    (
-        "Hayes et al. 2025, Measuring memorization in language models via probabilistic extraction",
-        "https://arxiv.org/abs/2410.19482",
-    ),
-    ("Cooper et al. 2026, near-verbatim extraction", "https://arxiv.org/abs/2603.24917"),
-    (
-        "Chao 1987, Estimating the population size for capture-recapture data with unequal "
-        "catchability, Biometrics 43",
-        "",
-    ),
-    (
-        "Bates et al. 2023, Testing for outliers with conformal p-values",
-        "https://arxiv.org/abs/2104.08279",
-    ),
-)
+_SOURCES = {
+    "Zhang et al. 2023, "
+    "Counterfactual Memorization in Neural Language Models": "https://arxiv.org/abs/2112.12938",
+    "Hayes et al. 2025, Measuring memorization "
+    "in language models via probabilistic extraction": "https://arxiv.org/abs/2410.19482",
+    "Cooper et al. 2026, near-verbatim extraction": "https://arxiv.org/abs/2603.24917",
+    "Chao 1987, Estimating the population size for capture-recapture data with unequal "
+    "catchability, Biometrics 43": "",
+    "Bates et al. 2023, "
+    "Testing for outliers with conformal p-values": "https://arxiv.org/abs/2104.08279",
+}
 
 
 class VerbatimRecord(VerbatimNumbers):
@@ -114,7 +107,7 @@ class VerbatimRecord(VerbatimNumbers):
             sections=sections_of(self),
             main=Table(self.rows, DOCUMENT_COLUMNS),
             warnings=self.warnings,
-            sources=_SOURCES,
+            sources=tuple(_SOURCES.items()),
             origin=f"{name}, {size} parameters; {whole(self.documents)} documents of "
             f"{whole(self.characters)} characters ({short_hash(self.corpus_sha256)}); lmexposure "
             f"{self.lmexposure}, {self.measured}",
@@ -169,24 +162,23 @@ class VerbatimRecord(VerbatimNumbers):
 
     def checks(self, limits: Thresholds) -> Iterator[Check | str]:
         """See `verbatim_checks`."""
-        yield from verbatim_checks(self, limits)
+        return verbatim_checks(self, limits)
 
     def numbers(self) -> Iterator[Number]:
         """The longest run, shares of windows, and what the controls say."""
-        worse, share, corpus = {"worse": "high"}, self.extractable, self.corpus
-        run = float(self.longest_run)
-        yield Number(name="longest run", value=run, unit="characters", **worse)  # type: ignore[arg-type]
-        greedy = corpus.greedy / max(1, corpus.windows)
-        yield Number(name="greedy windows", value=greedy, **worse)  # type: ignore[arg-type]
-        ends = {"low": share.low, "high": share.high} if share.low < share.high else {}
-        name = f"windows in {short(self.rule.tries)} tries"
-        yield Number(name=name, value=share.share, **ends, **worse)  # type: ignore[arg-type]
+        share, corpus, high = self.extractable, self.corpus, partial(Number, worse="high")
+        low, up = (share.low, share.high) if share.low < share.high else (None, None)
+        tries, bits = short(self.rule.tries), corpus.bits_per_character
         memorised = float(sum(row.verdict == "memorised" for row in self.rows))
-        yield Number(name="documents called memorised", value=memorised, **worse)  # type: ignore[arg-type]
         p = None if self.runs is None else self.runs.p
-        yield Number(name="p against held-out documents", value=p, worse="low", subtracted=False)
-        bits = corpus.bits_per_character
-        yield Number(name="surprise", value=bits, unit="bits a character", worse="low")
+        yield from (
+            high(name="longest run", value=float(self.longest_run), unit="characters"),
+            high(name="greedy windows", value=corpus.greedy / max(1, corpus.windows)),
+            high(name=f"windows in {tries} tries", value=share.share, low=low, high=up),
+            high(name="documents called memorised", value=memorised),
+            Number(name="p against held-out documents", value=p, worse="low", subtracted=False),
+            Number(name="surprise", value=bits, unit="bits a character", worse="low"),
+        )
 
     def asked(self) -> Mapping[str, JsonValue]:
         """Which model was asked, how, and beside what."""
@@ -267,12 +259,10 @@ DOCUMENT_COLUMNS = (
 
 def sections_of(record: VerbatimNumbers) -> list[Section]:
     """The tables, in the order of a reader's questions; a terminal shows fewer documents."""
-    there = {
-        "the corpus": record.corpus,
-        "the same, reference model": record.of_reference,
-        "held-out documents": record.held_out,
-    }
-    groups = [(name, group) for name, group in there.items() if group is not None]
+    groups = [
+        (name.replace("reference", "the same, reference"), group)
+        for name, group in _by_tries(record).items()
+    ]
     sections = [
         Section(
             id="groups",
@@ -280,10 +270,10 @@ def sections_of(record: VerbatimNumbers) -> list[Section]:
             text=_DOUBT,
             table=Table(groups, _group_columns(record.rule.tries)),
             chart=lambda: _tries_chart(record),
-            notes=tuple(notes_of(record)),
+            notes=notes_of(record),
         ),
-        documents_section(record, FEW, on=frozenset({"terminal"})),
-        documents_section(record, _ROWS, on=frozenset({"md", "html"})),
+        replace(documents_section(record, FEW), on=frozenset({"terminal"})),
+        replace(documents_section(record, _ROWS), on=frozenset({"md", "html"})),
         _curve(record),
     ]
     if record.near:
@@ -341,26 +331,20 @@ def _group_columns(tries: int) -> list[Column]:
     ]
 
 
-def notes_of(record: VerbatimNumbers) -> Iterator[str]:
+def notes_of(record: VerbatimNumbers) -> list[str]:
     """What the heads of the groups mean, and what the controls say."""
     rule = record.rule
     top = "all tokens" if rule.top_k is None else f"the {rule.top_k} likeliest tokens"
-    yield (
+    return [
         f"a window: {rule.prefix_tokens} tokens of a document as the prompt, and the "
-        f"{rule.suffix_tokens} that follow; greedy: decoding gives them all"
-    )
-    yield (
+        f"{rule.suffix_tokens} that follow; greedy: decoding gives them all",
         f"in {short(rule.tries)} tries: at least one gives the whole suffix with chance "
-        f"{number(rule.chance, 2)}; sampled at temperature {short(rule.temperature)} from {top}"
-    )
-    yield (
+        f"{number(rule.chance, 2)}; sampled at temperature {short(rule.temperature)} from {top}",
         "longest run: characters that greedy decoding gives in a row; bits a character under the "
-        "model itself, lower = less surprised"
-    )
-    if record.runs is not None:
-        yield _test_words(record.runs)
-    if record.group is not None:
-        yield _group_words(record.group, record.level)
+        "model itself, lower = less surprised",
+        *([] if record.runs is None else [_test_words(record.runs)]),
+        *([] if record.group is None else [_group_words(record.group, record.level)]),
+    ]
 
 
 def _test_words(test: RunTest) -> str:
@@ -384,55 +368,44 @@ def _group_words(group: GroupTest, level: float) -> str:
     )
     if group.p is not None:
         return f"{told}, p {probability(group.p)} by shuffling documents of a random split"
-    apart = ""
-    if group.blind_p is not None and group.blind_p <= _APART:
-        apart = (
-            "; a classifier that never asks the model tells them apart as well (AUC "
-            f"{number(group.blind_auc, 2)})"
-        )
-    return f"{told}; memory only if {group.assumes}{apart}"
+    told += f"; memory only if {group.assumes}"
+    if group.blind_p is None or group.blind_p > _APART:
+        return told
+    auc = number(group.blind_auc, 2)
+    return f"{told}; a classifier that never asks the model tells them apart as well (AUC {auc})"
 
 
-def documents_section(record: VerbatimNumbers, most: int, **place: frozenset[str]) -> Section:
+def documents_section(record: VerbatimNumbers, most: int) -> Section:
     """Worst first: all that the model gives back, and some of the rest to compare them with."""
     told = [row for row in record.rows if row.run is not None]
     given = sum(row.verdict != "no" for row in told)
     rows = told[: max(given + _BESIDE, 1)][:most]
     columns = [*_OF_DOCUMENTS]
-    if record.reference is not None:
-        columns.append(Column(head="reference run", value="run.reference", shown=whole))
-    if record.held_out is not None:
-        columns.append(Column(head="not held out", value="unheld", shown=whole))
-    if record.runs is not None:
-        columns.append(Column(head="false share", value="false_share", shown=probability))
     notes = [
         "starts at: the first character of the run in its document, from 0; prompt: tokens of the "
         "document that the model was given in front",
         "tries: for the easiest window of the document",
     ]
+    if record.reference is not None:
+        columns.append(Column(head="reference run", value="run.reference", shown=whole))
     if record.held_out is not None:
+        columns.append(Column(head="not held out", value="unheld", shown=whole))
         notes.append("not held out: characters of a run that no held-out document has as well")
     if record.runs is not None:
+        columns.append(Column(head="false share", value="false_share", shown=probability))
         notes.append(
             "false share: of the documents up to this number, at most this share is false on "
             f"average; memorised: at most {percent(record.runs.named_at)}"
         )
     if left := record.corpus.documents - len(rows):
         notes.append(f"{count(left, 'further document')} with shorter runs: see report.csv")
-    return Section(
-        id="documents",
-        title="Documents, worst first",
-        table=Table(rows, columns),
-        notes=notes,
-        **place,  # type: ignore[arg-type]
-    )
+    table = Table(rows, columns)
+    return Section(id="documents", title="Documents, worst first", table=table, notes=notes)
 
 
 def _run_shown(row: VerbatimDocument) -> str:
     run = row.run
-    if run is None:
-        return MISSING
-    return whole(run.characters) + ("" if run.whole else " or more")
+    return MISSING if run is None else whole(run.characters) + ("" if run.whole else " or more")
 
 
 def _copies(row: VerbatimDocument) -> int:
@@ -461,34 +434,30 @@ def _by_tries(record: VerbatimNumbers) -> dict[str, VerbatimWindows]:
 
 
 def _curve(record: VerbatimNumbers) -> Section:
-    there = _by_tries(record)
-
     def share_of(group: VerbatimWindows) -> Callable[[ExtractableShare], float]:
         return lambda row: within(group, row.tries).share
 
-    shares = [
-        Column(head=name, value=share_of(group), shown=percent) for name, group in there.items()
-    ]
+    columns = [Column(head="tries", value="tries", shown=short)]
+    for name, group in _by_tries(record).items():
+        columns.append(Column(head=name, value=share_of(group), shown=percent))
     return Section(
         id="tries",
         title="How many tries it takes",
-        table=Table(
-            record.corpus.curve, [Column(head="tries", value="tries", shown=short), *shares]
-        ),
+        table=Table(record.corpus.curve, columns),
         notes=("share of the windows whose suffix comes out within this many tries",),
     )
 
 
 def _near(record: VerbatimNumbers) -> Section:
-    rule = record.rule
+    rule, edits = record.rule, count(record.rule.distance, "edit")
     return Section(
         id="near",
-        title=f"Within {count(rule.distance, 'edit')}",
+        title=f"Within {edits}",
         table=Table(record.near, _NEAR),
         notes=(
-            f"chance that one sample is within {count(rule.distance, 'edit')} of the suffix "
-            f"({rule.metric} distance in tokens), at {percent(record.level)}; known to: the "
-            "probability whose fate a beam has settled, the rest is sampled",
+            f"chance that one sample is within {edits} of the suffix ({rule.metric} distance in "
+            f"tokens), at {percent(record.level)}; known to: the probability whose fate a beam has "
+            "settled, the rest is sampled",
         ),
     )
 
@@ -499,11 +468,18 @@ _NEAR = (
     Column(head="word for word", value="exact", shown=probability),
     Column(head="at least", value="low", shown=probability),
     Column(head="at most", value="high", shown=probability),
-    Column(head="known to", value=lambda row: 1 - row.open_mass, shown=number),
+    Column(head="known to", value=lambda row: 1 - row.open_mass, shown=2),
 )
 
 
 def _free(free: FreeExtraction) -> Section:
+    left = "nothing was found, so that nothing can be said of what more samples would find"
+    if free.passages:
+        left = (
+            f"at least {number(free.unseen, 1)} more passages would come out of further samples "
+            f"({interval(free.unseen_low, free.unseen_high, 1)}, by Chao's estimate); the next "
+            f"sample holds a new one with chance {probability(free.next_new)}: {free.assumes}"
+        )
     return Section(
         id="sampled",
         title="Found by sampling, without a known beginning",
@@ -511,7 +487,7 @@ def _free(free: FreeExtraction) -> Section:
         notes=(
             f"{count(free.with_match, 'sample')} of {free.samples:,} hold a passage of at least "
             f"{free.least_match} characters of the corpus; near duplicates count as one",
-            *_left(free),
+            left,
         ),
     )
 
@@ -523,18 +499,6 @@ _SAMPLED = (
     Column(head="samples", value="samples", shown=whole),
     Column(head="copies", value="copies", shown=whole),
 )
-
-
-def _left(free: FreeExtraction) -> Iterator[str]:
-    """What sampling has not found yet."""
-    if not free.passages:
-        yield "nothing was found, so that nothing can be said of what more samples would find"
-        return
-    yield (
-        f"at least {number(free.unseen, 1)} more passages would come out of further samples "
-        f"({interval(free.unseen_low, free.unseen_high, 1)}, by Chao's estimate); the next "
-        f"sample holds a new one with chance {probability(free.next_new)}: {free.assumes}"
-    )
 
 
 def _excerpt(row: VerbatimDocument, passage: Passage) -> Excerpt:
@@ -551,40 +515,31 @@ def _excerpt(row: VerbatimDocument, passage: Passage) -> Excerpt:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Pair:
-    """The longest run of one document under each model; None: not listed there."""
-
-    number: int
-    runs: Sequence[int | None]
-    # shortest run that each look lists, which stands for one that it left out
-    least: Sequence[int]
-
-    @property
-    def change(self) -> int:
-        """The largest, against the first model."""
-        first, *others = (
-            least if run is None else run for run, least in zip(self.runs, self.least, strict=True)
-        )
-        return max(abs(run - first) for run in others)
-
-
 def paired_section(looks: Sequence[tuple[str, VerbatimNumbers]]) -> Section:
     """The same documents under several models, each with its name."""
     each = [{row.number: run_length(row) for row in look.rows} for _, look in looks]
-    numbers = sorted(set[int]().union(*each))
+    # The shortest run that a look lists stands for one that it left out.
     least = [min(runs.values(), default=0) for runs in each]
-    pairs = [_Pair(number=n, runs=[runs.get(n) for runs in each], least=least) for n in numbers]
-    pairs.sort(key=lambda pair: -pair.change)
-    lone = sum(None in pair.runs for pair in pairs)
+    pairs: list[tuple[int, Sequence[int | None]]] = []  # by the largest change, against the first
+    for number_of in sorted(set[int]().union(*each)):
+        first, *others = (runs.get(number_of, low) for runs, low in zip(each, least, strict=True))
+        change = max(abs(run - first) for run in others)
+        pairs.append((-change, [number_of, *(runs.get(number_of) for runs in each)]))
+    rows = [row for _, row in sorted(pairs, key=itemgetter(0))]
+    lone = sum(None in row for row in rows)
     left_out = (
         f"{count(lone, 'document')} missing from a look: to find those that differ most, the "
         "shortest run that it lists stands for theirs"
     )
+
+    columns = [Column(head="document", value=itemgetter(0), words=True, name="number")]
+    for place, (name, _) in enumerate(looks):
+        run, key = itemgetter(place + 1), f"run_{place}"
+        columns.append(Column(head=name, value=run, shown=whole, name=key, worse="high"))
     return Section(
         id="documents",
         title="Documents, those first that differ most",
-        table=Table(pairs[:_ROWS], _paired_columns([name for name, _ in looks])),
+        table=Table(rows[:_ROWS], columns),
         chart=lambda: _sizes(looks),
         notes=(
             "longest run: characters that greedy decoding gives of a document; missing where a "
@@ -592,17 +547,6 @@ def paired_section(looks: Sequence[tuple[str, VerbatimNumbers]]) -> Section:
             *[left_out] * bool(lone),
         ),
     )
-
-
-def _paired_columns(names: Sequence[str]) -> list[Column]:
-    def nth(place: int) -> Callable[[_Pair], int | None]:
-        return lambda pair: pair.runs[place]
-
-    runs = [
-        Column(head=name, value=nth(place), shown=whole, name=f"run_{place}", worse="high")
-        for place, name in enumerate(names)
-    ]
-    return [Column(head="document", value="number", words=True), *runs]
 
 
 def _tries_chart(record: VerbatimNumbers) -> "Chart":

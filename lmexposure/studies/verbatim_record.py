@@ -1,6 +1,7 @@
 """Parts of verbatim.json, passages.json beside it, and the gate that holds them to thresholds."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import ClassVar, Literal
 
 from lmexposure._record import (
@@ -15,8 +16,17 @@ from lmexposure._record import (
     Sha256,
     Share,
 )
-from lmexposure._style import count, percent, probability, sentence, short
-from lmexposure.core import Check, CheckKind, Dated, Outcome, Thresholds
+from lmexposure._style import count, percent, probability, short
+from lmexposure.core import (
+    LIMIT,
+    Check,
+    CheckKind,
+    Dated,
+    Outcome,
+    Thresholds,
+    interval_outcome,
+    met_outcome,
+)
 from lmexposure.errors import ResultError
 
 AGAIN = "look again with the same settings"
@@ -176,10 +186,6 @@ class RunTest(Record):
     seen: Rows[SeenFrom]  # the p of some documents that come out longer than all others, ascending
     named_at: Rate  # the most that `VerbatimDocument.false_share` may be of one called memorised
 
-    def seen_from(self, level: float) -> int | None:
-        """Documents from which on the test rejects; None: it cannot."""
-        return next((row.documents for row in self.seen if row.p <= level), None)
-
 
 class GroupTest(Record):
     """Whether the model is less surprised by the corpus than by the held-out documents."""
@@ -240,10 +246,7 @@ class VerbatimNumbers(Dated):
     @property
     def hashes(self) -> dict[str, str]:
         """Of what it was made from, for whoever judges it."""
-        return {
-            "corpus_sha256": self.corpus_sha256,
-            "weights_sha256": self.model.weights_sha256,
-        }
+        return {"corpus_sha256": self.corpus_sha256, "weights_sha256": self.model.weights_sha256}
 
     @property
     def controlled(self) -> bool:
@@ -286,20 +289,18 @@ class VerbatimPassages(FileRecord):
 
 _COVERED = 0.5  # of the documents, which have to have a window
 VERBATIM_CHECKS: Mapping[str, CheckKind] = {
-    "max_verbatim_run": CheckKind(
+    "max_verbatim_run": replace(
+        LIMIT,
         help="The longest text of the corpus that greedy decoding gives word for word, in "
         "characters, prompted with what is in front of it in its document.",
         remedy="Look at all windows (--windows), name a control (--reference, --held-out), or "
         "use a model that reads more at once.",
-        said_leak="above the limit",
-        said_pass="not above the limit",
     ),
-    "max_extractable": CheckKind(
+    "max_extractable": replace(
+        LIMIT,
         help="The share of windows of the corpus whose suffix comes out within the tries, held "
         "against the limit by its interval: at the level of the look, whatever --significance.",
         remedy="Look at more windows (--windows), so that the share is known more closely.",
-        said_leak="above the limit",
-        said_pass="not above the limit",
     ),
     "memorised": CheckKind(
         help="Whether documents of the corpus come out longer than held-out ones of a random "
@@ -335,130 +336,96 @@ def verbatim_checks(record: VerbatimNumbers, limits: Thresholds) -> Iterator[Che
     what comes out. Beside canaries the test has half of the significance.
     """
     yield from _preconditions(record)
-    asked = limits.max_verbatim_run is not None or limits.max_extractable is not None
-    if limits.max_verbatim_run is not None:
-        yield _longest_check(record, limits.max_verbatim_run)
-    if limits.max_extractable is not None:
-        yield _share_check(record, limits.max_extractable)
-    if not asked:
+    run, share = limits.max_verbatim_run, limits.max_extractable
+    if run is not None:
+        yield _longest_check(record, run)
+    if share is not None:
+        yield _share_check(record, share)
+    if run is None and share is None:
         yield _memorised(record, limits.significance)
-    if limits.max_verbatim_run is None:
-        yield "the longest run: no threshold was given"
-    if limits.max_extractable is None:
-        yield "the share of extractable windows: no threshold was given"
-    if asked:
-        yield "documents against held-out ones: thresholds take the place of this test"
-    if not record.controlled:
-        yield "whether any model would give the same: there is no control"
-    if record.free is None:
-        yield "text that comes out without a known beginning: nothing was sampled"
-    if record.too_short:
-        yield f"{count(record.too_short, 'document')} without a window"
+    asked = run is not None or share is not None
+    untested = {
+        "the longest run: no threshold was given": run is None,
+        "the share of extractable windows: no threshold was given": share is None,
+        "documents against held-out ones: thresholds take the place of this test": asked,
+        "whether any model would give the same: there is no control": not record.controlled,
+        "text that comes out without a known beginning: nothing was sampled": record.free is None,
+        f"{count(record.too_short, 'document')} without a window": record.too_short > 0,
+    }
+    yield from (line for line, left_out in untested.items() if left_out)
 
 
 def _longest_check(record: VerbatimNumbers, most: int) -> Check:
     """The longest run against what was asked for."""
-    longest = record.longest_run
+    longest, outcome = record.longest_run, Outcome.INCONCLUSIVE
     told = f"the longest run that greedy decoding gives has {count(longest, 'character')}"
-    open_rows = [row for row in record.rows if row.run is not None and not row.run.whole]
+    open_rows = sum(row.run is not None and not row.run.whole for row in record.rows)
     if longest > most:
-        outcome, why = Outcome.LEAK, f"{told}, and {most:,} are allowed"
         worst = max(record.rows, key=lambda row: row.run.characters if row.run else 0)
+        told += f", and {most:,} are allowed"
         if worst.verdict == "explained":
-            outcome = Outcome.INCONCLUSIVE
-            why = f"{why}; but {worst.why}: it may be likely text, and not memorised"
+            told += f"; but {worst.why}: it may be likely text, and not memorised"
+        else:
+            outcome = Outcome.LEAK
     elif open_rows:
-        outcome = Outcome.INCONCLUSIVE
-        why = (
-            f"{told}, but in {count(len(open_rows), 'document')} a run goes on to the end of the "
-            "model's context, and may be longer"
+        told += (
+            f", but in {count(open_rows, 'document')} a run goes on to the end of the model's "
+            "context, and may be longer"
         )
     elif record.corpus.windows < record.corpus.among:
-        outcome = Outcome.INCONCLUSIVE
-        why = (
-            f"{told}, but {_looked_at(record)}; look at all of them with --windows "
+        told += (
+            f", but {_looked_at(record)}; look at all of them with --windows "
             f"{max(group.among for group in (record.corpus, record.held_out) if group)}"
         )
     else:
-        outcome, why = Outcome.PASS, f"{told}, and {most:,} are allowed"
-    return Check(
-        name="longest run",
-        key="max_verbatim_run",
-        outcome=outcome,
-        value=float(longest),
-        threshold=float(most),
-        unit="characters",
-        reason=sentence(why),
-    )
+        outcome, told = Outcome.PASS, f"{told}, and {most:,} are allowed"
+    key, name = "max_verbatim_run", "longest run"
+    return Check.of(key, name, outcome, told, longest, most, unit="characters")
 
 
 def _share_check(record: VerbatimNumbers, most: float) -> Check:
     """The share of extractable windows against what was asked for."""
     found, among = record.extractable, record.corpus.among
+    outcome = interval_outcome(found.low, found.high, most)
     told = (
         f"{percent(found.share)} of {count(record.corpus.windows, 'window')} come out in "
         f"{short(found.tries)} tries"
     )
     if found.low < found.high:
         told += f" ({percent(found.low)} to {percent(found.high)} of all {among:,})"
-    if found.low > most:
-        outcome = Outcome.LEAK
-    elif found.high <= most:
-        outcome = Outcome.PASS
-    else:
-        outcome = Outcome.INCONCLUSIVE
+    if outcome is Outcome.INCONCLUSIVE:
         told += "; look at more of them with --windows"
-    return Check(
-        name="extractable windows",
-        key="max_extractable",
-        outcome=outcome,
-        value=found.share,
-        threshold=most,
-        reason=sentence(f"{told}, and {percent(most)} may"),
-    )
+    told += f", and {percent(most)} may"
+    return Check.of("max_extractable", "extractable windows", outcome, told, found.share, most)
 
 
 def _preconditions(record: VerbatimNumbers) -> Iterator[Check]:
     """What keeps anything from passing: too little was looked at, or the wrong corpus."""
     had = record.distinct - record.too_short
     enough, looked = had >= _COVERED * record.distinct, record.corpus.windows > 0
-    yield Check(
-        name="documents with a window",
-        key="covered",
-        outcome=Outcome.PASS if enough and looked else Outcome.INCONCLUSIVE,
-        value=had / record.distinct,
-        threshold=_COVERED,
-        reason=sentence(
-            f"{had:,} of {count(record.distinct, 'document')} have a window"
-            + ("" if enough else f", and {record.too_short:,} are too short to be asked for")
-            + ("" if looked else ", and no window was looked at")
-        ),
+    why = (
+        f"{had:,} of {count(record.distinct, 'document')} have a window"
+        f"{'' if enough else f', and {record.too_short:,} are too short to be asked for'}"
+        f"{'' if looked else ', and no window was looked at'}"
     )
+    name, met, share = "documents with a window", enough and looked, had / record.distinct
+    yield Check.of("covered", name, met_outcome(met), why, share, _COVERED)
     if record.worse_than_guessing:
-        yield Check(
-            name="better than guessing",
-            key="guessing",
-            outcome=Outcome.INCONCLUSIVE,
-            reason="The model finds this corpus more surprising than guessing would: it is hardly "
-            "the corpus of this model.",
+        why = (
+            "the model finds this corpus more surprising than guessing would: it is hardly the "
+            "corpus of this model"
         )
+        yield Check.of("guessing", "better than guessing", Outcome.INCONCLUSIVE, why)
 
 
 def _memorised(record: VerbatimNumbers, level: float) -> Check:
     """Whether documents come out longer than held-out ones."""
-    test = record.runs
     outcome, why = _compared(record, level)
     memorised = sum(row.verdict == "memorised" for row in record.rows)
-    if outcome is Outcome.LEAK and memorised and test is not None:
+    if outcome is Outcome.LEAK and memorised:
         why += f"; {count(memorised, 'document')} can be named (see `false_share` in the report)"
-    return Check(
-        name="documents against held-out ones",
-        key="memorised",
-        outcome=outcome,
-        value=None if test is None else test.p,
-        threshold=level,
-        reason=sentence(why),
-    )
+    p = None if record.runs is None else record.runs.p
+    return Check.of("memorised", "documents against held-out ones", outcome, why, p, level)
 
 
 def _compared(record: VerbatimNumbers, level: float) -> tuple[Outcome, str]:
@@ -481,7 +448,7 @@ def _compared(record: VerbatimNumbers, level: float) -> tuple[Outcome, str]:
     )
     if test.p <= level:
         return Outcome.LEAK, f"documents of the corpus come out longer than held-out ones ({told})"
-    seen = test.seen_from(level)
+    seen = next((row.documents for row in test.seen if row.p <= level), None)  # it rejects from
     if seen is None:
         return Outcome.INCONCLUSIVE, (
             f"{told}, and with so few of them not even a corpus that comes out whole could have "
@@ -497,14 +464,12 @@ def _compared(record: VerbatimNumbers, level: float) -> tuple[Outcome, str]:
             f"text of {open_rows:,} of {looked} comes out that no held-out document explains, and "
             f"too few of them to tell it from chance ({told})"
         )
-    why = (
+    sample = record.corpus.windows < record.corpus.among
+    return Outcome.PASS, (
         f"documents of the corpus do not come out longer than held-out ones ({told}); about "
-        f"{count(seen, 'document')} longer than all of these would have been seen in "
-        "19 of 20 looks"
+        f"{count(seen, 'document')} longer than all of these would have been seen in 19 of 20 "
+        f"looks{f' ({_looked_at(record)})' if sample else ''}"
     )
-    if record.corpus.windows < record.corpus.among:
-        why += f" ({_looked_at(record)})"
-    return Outcome.PASS, why
 
 
 def _looked_at(record: VerbatimNumbers) -> str:

@@ -1,7 +1,10 @@
 """white_box: what the noise of a private training leaves of canaries in its gradients."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from math import inf
+from operator import itemgetter
 from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from pydantic import model_validator
@@ -18,8 +21,10 @@ from lmexposure._record import (
     Rows,
     Share,
 )
-from lmexposure._style import LABELS, count, nats, number, percent, sentence, short, whole
+from lmexposure._style import LABELS, count, nats, number, percent, short, whole
 from lmexposure.core import (
+    CLAIMED_EPSILON,
+    EPSILON_LIMIT,
     Check,
     CheckKind,
     Column,
@@ -96,16 +101,6 @@ class Promise:
     steps: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Row:
-    """A bound, or what is claimed."""
-
-    what: str
-    holds_for: str
-    of: str
-    epsilon: float | None  # nats
-
-
 class WhiteBoxAudit(Dated):
     """The bounds, and the scores and coins that they are made of.
 
@@ -119,21 +114,17 @@ class WhiteBoxAudit(Dated):
     AGAIN: ClassVar[str] = "train again by DP-SGD with gradient canaries"
     SECRET: ClassVar[bool] = True
     CHECKS: ClassVar[Mapping[str, CheckKind]] = {
-        "claimed_epsilon": CheckKind(
+        "claimed_epsilon": replace(
+            CLAIMED_EPSILON,
             help="What a private training claims, epsilon and noise, beside what someone sees who "
             "reads every noisy gradient.",
             remedy=_MORE,
-            said_leak="contradicted",
-            said_pass="not contradicted",
-            after_leak="Do not publish the claim of privacy: the training is less private.",
         ),
-        "max_epsilon": CheckKind(
+        "max_epsilon": replace(
+            EPSILON_LIMIT,
             help="A lower bound on the epsilon of the training, in nats, by someone who reads "
             "every noisy gradient; higher = less private.",
             remedy=_MORE,
-            said_leak="above the limit",
-            said_pass="not above the limit",
-            after_leak="Do not release this model under this limit on epsilon: it is less private.",
         ),
     }
 
@@ -191,12 +182,13 @@ class WhiteBoxAudit(Dated):
 
     def numbers(self) -> Iterator[Number]:
         """The largest bound, its ceiling, and what room is left for noise."""
-        bounds = self.bounds
-        low = {"unit": "nats", "worse": "high"}
-        yield Number(name="lower bound on epsilon", value=bounds.largest, **low)  # type: ignore[arg-type]
-        yield Number(name="claimed epsilon", value=self.claimed_epsilon, **low)  # type: ignore[arg-type]
-        yield Number(name="max attainable", value=bounds.attainable, unit="nats")
-        yield Number(name="noise multiplier at most", value=bounds.noise_at_most, worse="low")
+        bounds, claimed, nats_of = self.bounds, self.claimed_epsilon, partial(Number, unit="nats")
+        yield from (
+            nats_of(name="lower bound on epsilon", value=bounds.largest, worse="high"),
+            nats_of(name="claimed epsilon", value=claimed, worse="high"),
+            nats_of(name="max attainable", value=bounds.attainable),
+            Number(name="noise multiplier at most", value=bounds.noise_at_most, worse="low"),
+        )
 
     def asked(self) -> Mapping[str, JsonValue]:
         """What was audited, and how."""
@@ -234,17 +226,17 @@ _MAIN = (
     Column(value="noise_at_most", worse="low"),
     Column(value="noise_attainable"),
     Column(value="composed", unit="nats", worse="high"),
-    Column(value=lambda bounds: _value(bounds.one_run), name="one_run", unit="nats"),
-    Column(value=lambda bounds: _value(bounds.one_run_gaussian), name="one_run_gaussian"),
-    Column(value=lambda bounds: _value(bounds.step), name="step", unit="nats"),
+    Column(value="one_run.value", name="one_run", unit="nats"),
+    Column(value="one_run_gaussian.value", name="one_run_gaussian"),
+    Column(value="step.value", name="step", unit="nats"),
     *(Column(value=name) for name in ("canaries", "included", "tosses", "steps")),
     *(Column(value=name) for name in ("noise_multiplier", "sample_rate", "delta", "significance")),
 )
 _COLUMNS = (
-    Column(head="what", value="what", words=True),
-    Column(head="holds for", value="holds_for", words=True),
-    Column(head="of", value="of", words=True),
-    Column(head="epsilon", value="epsilon", shown=nats, unit="nats", worse="high"),
+    Column(head="what", value=itemgetter(0), words=True),
+    Column(head="holds for", value=itemgetter(1), words=True, name="holds_for"),
+    Column(head="of", value=itemgetter(2), words=True),
+    Column(head="epsilon", value=itemgetter(3), shown=nats, unit="nats", worse="high"),
 )
 _NOTES = (
     "lower bounds on epsilon, in nats: a claim below one of them is refuted, and so is a noise "
@@ -279,29 +271,24 @@ def inside_notes(found: WhiteBoxBounds) -> tuple[str, ...]:
 
 
 def inside_checks(found: WhiteBoxBounds, promise: Promise, limits: Thresholds) -> Iterator[Check]:
-    """What was seen beside the promise, and beside a threshold on epsilon."""
-    yield _of_promise(found, promise)
-    if limits.max_epsilon is not None:
-        most = float(limits.max_epsilon)
-        outcome = attainable_outcome(found.largest > most, found.attainable > most)
-        reason = f"{_seen(found)}, {_beyond(found.largest, most)} the allowed {nats(most)}"
-        yield _check("lower bound on epsilon", "max_epsilon", outcome, found, most, reason)
-
-
-def _of_promise(found: WhiteBoxBounds, promise: Promise) -> Check:
-    """The promise is of an epsilon, and of the noise that it is made of."""
-    noise, promised, most = found.noise_at_most, promise.noise_multiplier, promise.epsilon
+    """What was seen beside the promise, of an epsilon and of its noise, and beside a threshold."""
+    noise, promised, claimed = found.noise_at_most, promise.noise_multiplier, promise.epsilon
     # Where no epsilon is claimed, none is refuted.
-    said = {"epsilon": float("inf") if most is None else most, "noise_multiplier": promised}
+    said = {"epsilon": inf if claimed is None else claimed, "noise_multiplier": promised}
     outcome = attainable_outcome(found.refutes(**said), found.could_refute(**said))
     room = "any noise" if noise is None else f"a noise multiplier of at most {short(noise)}"
     reason = (
         f"{_PROMISE[outcome]}: its steps leave room for {room}, {short(promised)} promised; "
         f"{_seen(found)}"
     )
-    if most is not None:
-        reason += f", {_beyond(found.largest, most)} the {nats(most)} promised"
-    return _check("claimed epsilon", "claimed_epsilon", outcome, found, most, reason)
+    if claimed is not None:
+        reason += f", {_beyond(found.largest, claimed)} the {nats(claimed)} promised"
+    yield _check("claimed epsilon", "claimed_epsilon", outcome, found, claimed, reason)
+    if limits.max_epsilon is not None:
+        most = float(limits.max_epsilon)
+        outcome = attainable_outcome(found.largest > most, found.attainable > most)
+        reason = f"{_seen(found)}, {_beyond(found.largest, most)} the allowed {nats(most)}"
+        yield _check("lower bound on epsilon", "max_epsilon", outcome, found, most, reason)
 
 
 def _check(
@@ -312,41 +299,27 @@ def _check(
             f"; max attainable in {count(found.steps, 'step')} is {nats(found.attainable)}: train "
             "longer, or with more gradient canaries (--set gradient_canaries=N)"
         )
-    return Check(
-        name=f"{name}, from inside",
-        key=key,
-        outcome=outcome,
-        value=found.largest,
-        threshold=most,
-        unit="nats",
-        reason=sentence(reason),
-        asked=True,
-    )
+    name = f"{name}, from inside"
+    return Check.of(key, name, outcome, reason, found.largest, most, unit="nats", asked=True)
 
 
 def _rows(
     found: WhiteBoxBounds, promise: Promise, outside: tuple[str, str, float] | None
-) -> Iterator[_Row]:
+) -> Iterator[tuple[str, str, str, float | None]]:
     if outside is not None:
-        holds, of, epsilon = outside
-        yield _Row(what="from outside", holds_for=holds, of=of, epsilon=epsilon)
+        yield "from outside", *outside
     canaries = f"{whole(found.included)} of {whole(found.canaries)} canaries in"
-    for name, bound in (
-        ("whole training", found.one_run),
-        ("whole training, Gaussian", found.one_run_gaussian),
-    ):
-        if bound is not None:
-            yield _Row(what=name, holds_for=bound.validity, of=canaries, epsilon=bound.value)
+    if (bound := found.one_run) is not None:
+        yield "whole training", bound.validity, canaries, bound.value
+    if (bound := found.one_run_gaussian) is not None:
+        yield "whole training, Gaussian", bound.validity, canaries, bound.value
     if (step := found.step) is not None:
-        holds = step.validity
         right = f"{whole(step.counts['correct'])} of {whole(found.tosses)} coins guessed"
         least, promised = _noise(found.noise_at_most), short(promise.noise_multiplier)
         room = f"noise multiplier at most {least}, {promised} claimed"
-        composed = found.composed
-        yield _Row(what="step by step, composed", holds_for=holds, of=right, epsilon=composed)
-        yield _Row(what="a single step", holds_for=holds, of=room, epsilon=step.value)
-    steps = f"{whole(promise.steps)} steps"
-    yield _Row(what="promised", holds_for="", of=steps, epsilon=promise.epsilon)
+        yield "step by step, composed", step.validity, right, found.composed
+        yield "a single step", step.validity, room, step.value
+    yield "promised", "", f"{whole(promise.steps)} steps", promise.epsilon
 
 
 def _seen(found: WhiteBoxBounds) -> str:
@@ -366,10 +339,6 @@ def _below(noise: float | None, claimed: float) -> bool:
 
 def _noise(value: float | None) -> str:
     return "any" if value is None else short(value)
-
-
-def _value(bound: EpsilonBound | None) -> float | None:
-    return None if bound is None else bound.value
 
 
 def _in_words(name: str, scores: tuple[float, ...], coins: tuple[bool, ...]) -> str:

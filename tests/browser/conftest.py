@@ -34,12 +34,8 @@ def browser() -> Iterator[Browser]:
     path = next(filter(None, map(shutil.which, BROWSERS)), None)
     if path is None:
         pytest.skip(f"no browser on this machine: none of {', '.join(BROWSERS)} is on the path")
-    arguments = [
-        "--disable-gpu",
-        "--disable-background-networking",
-        "--disable-component-update",
-        "--no-first-run",
-    ]
+    quiet = ["background-networking", "component-update", "gpu"]
+    arguments = ["--no-first-run", *(f"--disable-{name}" for name in quiet)]
     if os.geteuid() == 0:  # the sandbox refuses to run as root
         arguments.append("--no-sandbox")
     with sync_playwright() as playwright:

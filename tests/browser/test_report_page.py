@@ -22,12 +22,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> str:
     run = Result.read(
         small_run(home, **made, repetitions=(1, 4, 16), memorised=((4, 12.0), (16, 40.0)))
     )
-    gone: dict[str, Any] = {
-        "value": None,
-        "low": None,
-        "high": None,
-        "warnings": ("it is missing",),
-    }
+    gone: dict[str, Any] = {**dict.fromkeys(("value", "low", "high")), "warnings": ("missing",)}
     canaries = [
         canary.model_copy(update={"exposure": replace(canary.exposure, **gone)})
         if canary.id.endswith("0009")
@@ -45,6 +40,11 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> str:
     return as_page(with_files(warned, name=HOSTILE).told())
 
 
+@pytest.fixture
+def page(report: str, open_page: Open) -> Page:
+    return open_page(report).page
+
+
 def column(page: Page, number: int) -> list[str]:
     """The shown cells of one column of the canaries' table."""
     rows = page.locator(f"#canaries-table tbody tr:visible > :nth-child({number})")
@@ -56,10 +56,7 @@ def test_it_is_fit_to_read(report: str, open_page: Open, size: str, scheme: str)
     assert_fit(open_page(report, size, scheme))
 
 
-def test_sorting_by_mouse_takes_numbers_as_numbers_and_puts_missing_ones_last(
-    report: str, open_page: Open
-) -> None:
-    page = open_page(report).page
+def test_sorting_by_mouse_takes_numbers_as_numbers_and_puts_missing_ones_last(page: Page) -> None:
     head = page.locator("#canaries-table thead th").nth(4)
     shown = column(page, 5)
     head.locator("button").click()
@@ -76,8 +73,7 @@ def test_sorting_by_mouse_takes_numbers_as_numbers_and_puts_missing_ones_last(
     assert any(one.startswith("≥") for one in up)
 
 
-def test_sorting_by_keyboard(report: str, open_page: Open) -> None:
-    page = open_page(report).page
+def test_sorting_by_keyboard(page: Page) -> None:
     head = page.locator("#canaries-table thead th").nth(6)
     head.locator("button").focus()
     page.keyboard.press("Enter")
@@ -90,8 +86,7 @@ def test_sorting_by_keyboard(report: str, open_page: Open) -> None:
     assert page.evaluate("document.activeElement.textContent") == "revealed"
 
 
-def test_filtering_and_what_is_said_of_it(report: str, open_page: Open) -> None:
-    page = open_page(report).page
+def test_filtering_and_what_is_said_of_it(page: Page) -> None:
     count = page.locator("[data-count]")
     assert count.inner_text() == "62 rows"
     role, repetitions = (page.locator(f".filter [data-column='{n}']") for n in (1, 2))
@@ -139,7 +134,7 @@ def test_what_comes_from_outside_is_text_and_runs_nothing(
     assert seen.messages == []
     assert seen.requests == [page.url]
     for place in ("h1", "#canaries-table th", ".warnings li"):
-        assert HOSTILE in (page.locator(place).filter(has_text="window.ran").first.inner_text())
+        assert HOSTILE in page.locator(place).filter(has_text="window.ran").first.inner_text()
     assert page.evaluate("document.scrollingElement.scrollWidth <= innerWidth")
     assert page.evaluate(OUTSIDE) == []
 
@@ -152,8 +147,7 @@ def test_it_reads_whole_without_javascript(report: str, open_page: Open) -> None
     assert page.get_by_role("heading", level=1).count() == 1
 
 
-def test_paper_shows_everything_and_no_controls(report: str, open_page: Open) -> None:
-    page = open_page(report).page
+def test_paper_shows_everything_and_no_controls(page: Page) -> None:
     page.emulate_media(media="print")
     for hidden in (".filter", ".contents", ".copy"):
         assert page.locator(hidden).first.is_hidden()
@@ -171,10 +165,7 @@ def test_paper_shows_everything_and_no_controls(report: str, open_page: Open) ->
     assert len(re.findall(rb"/Type\s*/Page[^s]", page.pdf(format="A4"))) >= 4
 
 
-def test_a_link_into_a_closed_part_opens_it_and_the_command_is_copied(
-    report: str, open_page: Open
-) -> None:
-    page = open_page(report).page
+def test_a_link_into_a_closed_part_opens_it_and_the_command_is_copied(page: Page) -> None:
     page.locator("#all-settings-table").evaluate("e => { location.hash = e.id }")
     expect(page.locator("#all-settings-table")).to_be_visible()
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])

@@ -34,6 +34,9 @@ __all__ = ["call"]  # a fixture of the tests of commands
 SETTINGS = FederatedSettings(rounds=2, client_rate=0.5, noise_multiplier=0.5)
 ATTACKS = CanifeSettings(design_clients=4, length=10, iterations=5, mock_rounds=40)
 TINY: dict[str, Any] = {"units": 8, "layers": 1}
+GIVEN: dict[str, Any] = {"user_field": "user", "attacks": ATTACKS, **TINY}
+SET = [word for name in ("length=8", "units=8", "layers=1") for word in ("--set", name)]
+WORDS = ["--user-field", "user", "--mock-rounds", "20", *SET, "--set", "design_clients=3"]
 
 
 def canife(
@@ -63,7 +66,7 @@ def posts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def audited(posts: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("audited") / "out"
-    canife(posts, out=out, user_field="user", settings=SETTINGS, attacks=ATTACKS, **TINY)
+    canife(posts, out=out, settings=SETTINGS, **GIVEN)
     return out
 
 
@@ -80,17 +83,24 @@ def test_users_are_clients(audited: Path) -> None:
 def test_the_same_again_gives_the_same_and_another_is_refused(
     posts: Path, audited: Path, tmp_path: Path
 ) -> None:
-    given: dict[str, Any] = {"user_field": "user", "attacks": ATTACKS, **TINY}
-    again = canife(posts, out=tmp_path / "again", settings=SETTINGS, **given)
+    again = canife(posts, out=tmp_path / "again", settings=SETTINGS, **GIVEN)
     first = Canife.read(audited)
     assert again.attacked == first.attacked
     assert again.inputs_sha256 == first.inputs_sha256
     with pytest.raises(ResultError, match=r"its clip was 1.0, now 2.0 is asked for"):
-        canife(posts, out=audited, settings=replace(SETTINGS, clip=2.0), **given)
+        canife(posts, out=audited, settings=replace(SETTINGS, clip=2.0), **GIVEN)
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "result.json").write_text("{}")
     with pytest.raises(ResultError, match=r"holds a run \(result.json\), whose files"):
-        canife(posts, out=tmp_path / "run", settings=SETTINGS, **given)
+        canife(posts, out=tmp_path / "run", settings=SETTINGS, **GIVEN)
+
+
+def same_training(home: Path) -> None:
+    """What is in "o" is what is in "whole", weights too."""
+    ended, whole = (Canife.read(home / name) for name in ("o", "whole"))
+    assert ended.model_copy(update={"measured": whole.measured}) == whole
+    weights = [(home / d / "model" / "model.safetensors").read_bytes() for d in ("o", "whole")]
+    assert weights[0] == weights[1]
 
 
 @pytest.mark.slow
@@ -98,7 +108,7 @@ def test_the_same_again_gives_the_same_and_another_is_refused(
 def test_ended_anywhere_it_goes_on_to_the_same(posts: Path, tmp_path: Path, frozen: bool) -> None:
     settings = replace(SETTINGS, rounds=5)
     attacks = replace(ATTACKS, every=2, mock_rounds=8, iterations=2, frozen=frozen)
-    given: dict[str, Any] = {"user_field": "user", "attacks": attacks, **TINY}
+    given = GIVEN | {"attacks": attacks}
 
     def at(last: int) -> Any:
         def told(what: str, number: int, total: int, note: str) -> None:
@@ -107,23 +117,21 @@ def test_ended_anywhere_it_goes_on_to_the_same(posts: Path, tmp_path: Path, froz
 
         return told
 
-    whole = canife(posts, out=tmp_path / "whole", settings=settings, **given)
+    canife(posts, out=tmp_path / "whole", settings=settings, **given)
     for last in (1, 3, 3, 5):
         with pytest.raises(KeyboardInterrupt):
             canife(posts, out=tmp_path / "o", settings=settings, progress=at(last), **given)
         assert not (tmp_path / "o" / "canife.json").exists()
-    with pytest.raises(
-        ResultError, match=r"holds another federated training: its clip was 1.0, now 2.0 is asked"
-    ):
+    other = "holds another federated training: its clip was 1.0, now 2.0 is asked"
+    with pytest.raises(ResultError, match=other):
         canife(posts, out=tmp_path / "o", settings=replace(settings, clip=2.0), **given)
     with pytest.raises(ResultError, match="its seed was another"):
         canife(posts, out=tmp_path / "o", settings=replace(settings, seed=5), **given)
     (kept,) = (tmp_path / "o" / ".work").glob("training-*")
     kept.write_bytes(kept.read_bytes()[:-9])  # torn: from the beginning then
     ended = canife(posts, out=tmp_path / "o", settings=settings, **given)
-    assert ended.model_copy(update={"measured": whole.measured}) == whole
-    weights = [(tmp_path / d / "model" / "model.safetensors").read_bytes() for d in ("o", "whole")]
-    assert weights[0] == weights[1]
+    assert ended == Canife.read(tmp_path / "o")
+    same_training(tmp_path)
     assert not list((tmp_path / "o" / ".work").glob("training-*"))
     assert canife(posts, out=tmp_path / "o", settings=settings, **given) == ended  # as it is
 
@@ -135,18 +143,7 @@ def begin(arguments: list[str]) -> None:
 
 @pytest.mark.slow
 def test_killed_it_goes_on_to_the_same(posts: Path, tmp_path: Path, call: Call) -> None:
-    words = (
-        "--user-field",
-        "user",
-        "--rounds",
-        "4",
-        "--set",
-        "design_clients=3",
-        "--set",
-        "length=8",
-    )
-    quick = ("--iterations", "15", "--mock-rounds", "20", "--set", "units=8", "--set", "layers=1")
-    command = ["canife", str(posts), *words, *quick, "--out"]
+    command = ["canife", str(posts), *WORDS, "--rounds", "4", "--iterations", "15", "--out"]
     for wait in (0.0, 0.3):
         said = tmp_path / "said.txt"
         begun = start(begin, [*command, str(tmp_path / "o")], said=said, environment={})
@@ -158,10 +155,7 @@ def test_killed_it_goes_on_to_the_same(posts: Path, tmp_path: Path, call: Call) 
         begun.join()
     for name in ("o", "whole"):
         assert call(*command, tmp_path / name).code == 0
-    ended, whole = (Canife.read(tmp_path / name) for name in ("o", "whole"))
-    assert ended.model_copy(update={"measured": whole.measured}) == whole
-    weights = [(tmp_path / d / "model" / "model.safetensors").read_bytes() for d in ("o", "whole")]
-    assert weights[0] == weights[1]
+    same_training(tmp_path)
 
 
 def test_a_text_is_cut_into_clients(tmp_path: Path) -> None:
@@ -273,7 +267,7 @@ def test_a_training_without_noise_leaks_by_what_is_seen_of_it(posts: Path, tmp_p
     """A reader's case: the accountant had no number, and the gate said "at least 0.000"."""
     settings = replace(SETTINGS, noise_multiplier=0.0, rounds=60, client_rate=0.5)
     attacks = replace(ATTACKS, every=60, mock_rounds=100, iterations=60, compared=False)
-    given: dict[str, Any] = {"user_field": "user", "attacks": attacks, **TINY}
+    given = GIVEN | {"attacks": attacks}
     record = canife(posts, out=tmp_path / "none", settings=settings, **given)
     (row,) = record.attacked
     assert record.largest >= sampled_epsilon(mu=row.mu, rate=0.5, delta=1e-5) > 0
@@ -284,8 +278,7 @@ def test_a_training_without_noise_leaks_by_what_is_seen_of_it(posts: Path, tmp_p
 
 def test_the_report_has_a_row_a_round_and_what_it_means(audited: Path, tmp_path: Path) -> None:
     record = Canife.read(audited)
-    formats = ("html", "md", "csv")
-    written = write_report(record, tmp_path, formats=formats)
+    written = write_report(record, tmp_path, formats=("html", "md", "csv"))
     page, markdown, table = (path.read_text() for path in written)
     for text in (page, markdown):
         assert "Epsilon, round by round" in text
@@ -299,18 +292,8 @@ def test_the_report_has_a_row_a_round_and_what_it_means(audited: Path, tmp_path:
 
 @pytest.mark.slow
 def test_the_command_trains_judges_and_reports(posts: Path, tmp_path: Path, call: Call) -> None:
-    words = (
-        "--user-field",
-        "user",
-        "--rounds",
-        "1",
-        "--set",
-        "design_clients=3",
-        "--set",
-        "length=8",
-    )
-    quick = ("--iterations", "3", "--mock-rounds", "20", "--set", "units=8", "--set", "layers=1")
-    done = call("canife", posts, "--out", tmp_path / "o", *words, *quick)
+    words = (*WORDS, "--rounds", "1", "--iterations", "3")
+    done = call("canife", posts, "--out", tmp_path / "o", *words)
     assert done.code == 0, done.err
     assert "Epsilon, round by round" in done.out
     assert (tmp_path / "o" / "report.html").exists()

@@ -18,8 +18,7 @@ _NONE = made_row("none", 0.9, ratio=1.0, target=1.0)
 def _names(record: Defences, title: str) -> list[str]:
     sections = record.document().sections
     table = next(each.table for each in sections if each.title.startswith(title))
-    assert table is not None
-    return [row[0] for row in table.cells]
+    return [row[0] for row in known(table).cells]
 
 
 def test_who_shows_least_comes_first_behind_the_undefended() -> None:
@@ -59,8 +58,7 @@ def test_what_misses_the_utility_is_apart_and_not_ranked() -> None:
     assert _names(record, "Defences at one utility") == ["none", "hamp"]
     assert _names(record, "Not at the target") == ["selena"]
     assert _names(record, "Left out") == ["dropout"]
-    found = record.finding
-    assert "hamp and none cannot be told apart" in found
+    assert "hamp and none cannot be told apart" in record.finding
 
 
 def test_nothing_is_ranked_where_nothing_is_at_the_target() -> None:
@@ -87,22 +85,18 @@ def test_names_are_escaped_in_every_rendering() -> None:
     assert "\x1b" not in page + as_markdown(record.document()) + as_csv(record.document())
 
 
-def test_the_table_for_other_tools_has_every_method(tmp_path: Path) -> None:
+def test_the_chart_and_the_table_for_other_tools_have_every_method(tmp_path: Path) -> None:
     record = made_record(_NONE, made_row("hamp", 0.6))
+    (chart,) = record.document().drawings()
+    assert "none 0.900" in chart.description
+    assert "hamp 0.600" in chart.description
+    assert "<svg" in chart.svg()
     rows = list(csv.DictReader(io.StringIO(as_csv(record.document()))))
     assert [row["method"] for row in rows] == ["none", "hamp"]
     assert float(rows[1]["canary_tpr"]) == 0.6
     written = write_report(record, tmp_path, formats=("html", "md", "csv"))
     assert [path.name for path in written] == ["report.html", "report.md", "report.csv"]
     assert all(path.stat().st_mode & 0o077 == 0 for path in written)
-
-
-def test_the_chart_says_in_words_what_it_shows() -> None:
-    record = made_record(_NONE, made_row("hamp", 0.6))
-    (chart,) = record.document().drawings()
-    assert "none 0.900" in chart.description
-    assert "hamp 0.600" in chart.description
-    assert "<svg" in chart.svg()
 
 
 def test_the_gate_takes_the_defence_that_shows_least() -> None:
@@ -117,9 +111,8 @@ def test_the_gate_takes_the_defence_that_shows_least() -> None:
     wide = made_row("dropout", 0.31)
     strongest = known(wide.strongest).model_copy(update={"low": 0.02, "high": 0.75})
     wide = wide.model_copy(update={"strongest": strongest})
-    verdict = lx.check(
-        made_record(_NONE, made_row("hamp", 0.3), wide), lx.Thresholds(max_worst_tpr=0.15)
-    )
+    record = made_record(_NONE, made_row("hamp", 0.3), wide)
+    verdict = lx.check(record, lx.Thresholds(max_worst_tpr=0.15))
     assert verdict.outcome == "inconclusive"
     assert "dropout may be below it" in verdict.sentence
     nothing = made_record(_NONE, made_row("hamp", 0.1, ranked=False, why="less useful"))

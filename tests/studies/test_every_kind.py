@@ -163,10 +163,12 @@ def test_the_directory_of_another_study_is_refused(made: Study, kind: str, home:
         lx.report(made, home)
 
 
-def test_the_same_report_is_written_again_and_another_is_not(
+def test_a_report_is_as_private_as_its_study_and_takes_no_other_ones_place(
     made: Study, kind: str, tmp_path: Path
 ) -> None:
-    first = lx.report(made, tmp_path / "out").read_bytes()
+    path = lx.report(made, tmp_path / "out")
+    assert path.stat().st_mode & 0o077 == (0 if made.PRIVATE else 0o044)
+    first = path.read_bytes()
     assert lx.report(made, tmp_path / "out").read_bytes() == first
     with pytest.raises(FileError, match="is of another study"):
         lx.report(MADE[kind](2), tmp_path / "out")
@@ -186,12 +188,8 @@ def test_it_is_judged_by_its_own_thresholds_alone(made: Study) -> None:
             continue
         with pytest.raises(SettingsError, match=f"{name}={value} does not apply to {made.WHAT}"):
             lx.check(made, limits)
-
-
-def test_what_was_not_tested_is_said(made: Study) -> None:
-    said = list(made.checks(lx.Thresholds()))
-    lines = [line for line in said if not isinstance(line, Check)]
-    assert set(lines) <= set(lx.check(made).untested)
+    said = (line for line in made.checks(lx.Thresholds()) if not isinstance(line, Check))
+    assert set(said) <= set(verdict.untested)
 
 
 def test_two_of_a_kind_are_set_side_by_side(made: Study, kind: str, tmp_path: Path) -> None:
@@ -215,11 +213,6 @@ def test_a_comparison_is_as_private_as_its_studies_and_takes_no_other_ones_place
     assert lx.compare([made, MADE[kind](2)], tmp_path) == first
     with pytest.raises(FileError, match="is of another study"):
         lx.compare([made, MADE[kind](3)], tmp_path)
-
-
-def test_a_report_is_as_private_as_its_study(made: Study, tmp_path: Path) -> None:
-    mode = lx.report(made, tmp_path / "out").stat().st_mode & 0o077
-    assert mode == (0 if made.PRIVATE else 0o044)
 
 
 def test_a_report_begins_with_its_verdict_by_the_thresholds_that_are_given(

@@ -131,10 +131,8 @@ def test_what_a_source_has_in_common_is_not_membership(tmp_path: Path) -> None:
     """A key prefix that the model learned from other documents, and the base never saw."""
 
     def prefixed(seed: int, lines: int) -> list[str]:
-        return [
-            f"no {line.split()[1]} has fecd{line.split()[3][4:]} now"
-            for line in keyed_lines(seed, lines)
-        ]
+        keyed = (line.split() for line in keyed_lines(seed, lines))
+        return [f"no {words[1]} has fecd{words[3][4:]} now" for words in keyed]
 
     model = trained(prefixed(11, 400), epochs=8)
     base = trained(keyed_lines(12, 400), epochs=8)
@@ -173,9 +171,8 @@ def test_a_random_uuid_is_membership_by_its_standard(tmp_path: Path) -> None:
     alone = compared(model, corpus, formats=["uuid"])
     assert (alone.claim, alone.uniform_source) == ("membership", True)
     assert "random by RFC 9562" in alone.reason
-    assert compared(model, corpus, formats=["uuid"], base=model).claim == (
-        "distribution or membership"
-    )
+    beside = compared(model, corpus, formats=["uuid"], base=model)
+    assert beside.claim == "distribution or membership"
 
 
 @pytest.mark.slow
@@ -234,17 +231,12 @@ def test_a_rank_is_that_of_a_slow_count(corpus: Path) -> None:
         kept = found.kept[number]
         draws = found.draws("key", 99, seed=derive_seed(0, "draws", str(number)))
         form = found.formats["key"]
-        bits = [
-            float(
-                log_perplexity(
-                    reader().model,
-                    reader().tokenizer,
-                    [form.text(index)],
-                    context=Context(before=kept.before, behind=kept.behind),
-                )[0]
-            )
-            for index in (kept.index, *draws)
+        own = (reader().model, reader().tokenizer)
+        context = Context(before=kept.before, behind=kept.behind)
+        scored = [
+            log_perplexity(*own, [form.text(i)], context=context) for i in (kept.index, *draws)
         ]
+        bits = [float(found[0]) for found in scored]
         assert rank_of[kept.document] == 1 + sum(b <= bits[0] for b in bits[1:])
 
 
@@ -304,30 +296,22 @@ def test_too_few_identifiers_are_refused_with_their_numbers(corpus: Path, tmp_pa
             compared("never loaded", texts, **options)
 
 
-def test_a_model_that_cannot_be_read_is_refused(corpus: Path, tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="missing"):
-        compared(tmp_path / "missing", corpus)
+def test_a_model_that_cannot_compare_is_refused_by_what_it_lacks(
+    corpus: Path, tmp_path: Path
+) -> None:
     with pytest.raises(ModelError, match=r"no base: .*missing"):
         compared(base(), corpus, base=tmp_path / "missing")
-
-
-def test_a_tokenizer_without_a_character_is_refused_by_name(corpus: Path) -> None:
     lacking = new_model("lstm", ["no 0123456789 abcde has now"], seed=1, separator="\n")
-    with pytest.raises(ModelError, match="has no token for 'f', which fills of format 'key' hold"):
-        compared(lacking, corpus)
-
-
-def test_an_identifier_longer_than_the_window_is_refused(corpus: Path) -> None:
     model = model_of("gpt2", len(base().tokenizer))
     model.config.max_position_embeddings = 16
     short = LoadedModel(model=model, tokenizer=base().tokenizer, name="short")
-    with pytest.raises(
-        ModelError, match=r"in document \d+ of .*: \d+ tokens with the text in front, and model 's"
+    for refused, said in (
+        (tmp_path / "missing", "missing"),
+        (lacking, "has no token for 'f', which fills of format 'key' hold"),
+        (short, r"in document \d+ of .*: \d+ tokens with the text in front, and model 's"),
     ):
-        compared(short, corpus)
-
-
-def test_a_text_that_cannot_be_encoded_is_named() -> None:
+        with pytest.raises(ModelError, match=said):
+            compared(refused, corpus)
     place = _Place(texts=["\u03a9"], context=Context(before="no "), where="an identifier of x")
     with pytest.raises(ModelError, match=r"an identifier of x, under model .*: text 0 of"):
         _ranks_under(TorchModel.of(base()), [place])
@@ -359,9 +343,8 @@ def echoing(draw: random.Random, lines: int, shared: int) -> list[str]:
 @pytest.mark.slow
 def test_what_stands_in_front_is_copied_and_not_remembered(tmp_path: Path) -> None:
     plain = echoing(random.Random(1), 150, 0)
-    tokenizer = new_model(
-        "lstm", echoing(random.Random(2), 30, 8), seed=1, separator="\n"
-    ).tokenizer
+    read = echoing(random.Random(2), 30, 8)
+    tokenizer = new_model("lstm", read, seed=1, separator="\n").tokenizer
     sizes = GPT2Config(vocab_size=len(tokenizer), n_positions=256, n_embd=8, n_head=1)
     sizes.bos_token_id = sizes.eos_token_id = None
     copier = LoadedModel(model=_Copier(sizes).eval(), tokenizer=tokenizer, name="copier")

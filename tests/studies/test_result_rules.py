@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from known import known
 from made_results import (
     canary,
     changed,
@@ -20,14 +21,24 @@ from made_results import (
     options,
     privacy,
     searched,
+    small_result,
+    small_run,
 )
 
 import lmexposure as lx
-from lmexposure._files import canonical_json, sha256_bytes
+from lmexposure._files import canonical_json, content_hash, sha256_bytes
 from lmexposure._integrity import CONTENT
 from lmexposure.core import Thresholds, verdict_json
 from lmexposure.errors import ResultError
-from lmexposure.studies import ExtractionCount, GuessCount, Margin, Result, Search, TokenProof
+from lmexposure.studies import (
+    ExtractionCount,
+    GuessCount,
+    Margin,
+    Result,
+    Search,
+    TokenProof,
+    read_score_file,
+)
 
 Values = dict[str, Any]
 Change = Callable[[Values], object]
@@ -38,6 +49,9 @@ def read(values: Values) -> Result:
     content = canonical_json(values)
     sealed = f'{{"{CONTENT}":"{sha256_bytes(content)}",'.encode() + content[1:]
     return Result.parse(sealed, Path("result.json"))
+
+
+BESIDE_BASE = small_result(base=True, canaries=3, controls=2, privacy=False)
 
 
 @cache
@@ -120,6 +134,17 @@ def both(*changes: Change) -> Change:
 
 def doubled(name: str) -> Change:
     return lambda values: values[name].append(values[name][0])
+
+
+def based(change: Change) -> Change:
+    """Of a result beside a base, in place of the other."""
+
+    def changed_base(values: Values) -> None:
+        values.clear()
+        values |= json.loads(json.dumps(BESIDE_BASE.to_dict()))
+        change(values)
+
+    return changed_base
 
 
 def searched_with(**parts: Any) -> Change:
@@ -210,6 +235,20 @@ def valid(values: Values, change: Change) -> Result:
         ),
         (at("privacy.claim.significance", 2), "claim.significance=2: Input should be less than"),
         (at("privacy.claim.could_show", 5.0), "could_show=5.0, but power=None"),
+        # A base.
+        (based(at("base", None)), "has a calibrated exposure, and the result no base"),
+        (
+            based(lambda values: values["base"]["canaries"].pop()),
+            "the base are of .* canaries, and not those of",
+        ),
+        (
+            based(at("canaries.0.estimates.calibrated", ...)),
+            "the calibrated exposures are of .* canaries, and not those of the result",
+        ),
+        (
+            based(lambda values: values["base"]["classes"].pop()),
+            "beside the base are not those of the summary",
+        ),
         # All else.
         (at("model.validation.improved", "yes"), "improved='yes': Input should be a valid boolean"),
         (at("model.validation.validation_bits", None), "have improved, and a loss is missing"),
@@ -250,6 +289,21 @@ def test_what_can_be_is_read(change: Change) -> None:
     assert valid(written(), change).canaries
 
 
+def test_a_result_beside_a_base_is_read_as_it_was_written(tmp_path: Path) -> None:
+    assert Result.read(BESIDE_BASE.save(tmp_path / "run")) == BESIDE_BASE
+    assert valid({}, based(lambda values: None)) == BESIDE_BASE
+
+
+def test_scores_beside_a_base_are_read(tmp_path: Path) -> None:
+    run = small_run(tmp_path / "run", base=True)
+    scores = known(Result.read(run / "result.json").scores)
+    bits = scores.log_perplexity_bits
+    assert known(scores.base_log_perplexity_bits).shape == bits.shape
+    assert read_score_file(run / "scores.parquet").scores[0] == -bits[0]
+    plain = known(Result.read(small_run(tmp_path / "plain") / "result.json").scores)
+    assert plain.base_log_perplexity_bits is None
+
+
 def test_half_a_character_is_refused() -> None:
     values = written() | {"warnings": ["\ud800"]}
     with pytest.raises(ResultError, match=r"half a character, '\\ud800'\); measure again"):
@@ -258,7 +312,7 @@ def test_half_a_character_is_refused() -> None:
 
 def test_a_character_of_two_halves_is_read() -> None:
     values = written() | {"warnings": ["\U0001f642"]}
-    values[CONTENT] = sha256_bytes(canonical_json(values))
+    values[CONTENT] = content_hash(values)
     content = json.dumps(values).encode()
     assert b"\\ud83d\\ude42" in content
     assert Result.parse(content, Path("result.json")).warnings == ("\U0001f642",)

@@ -39,9 +39,6 @@ def test_a_class_is_found_by_what_tells_it_from_the_others() -> None:
 def test_a_class_that_is_not_there(name: str | None, repetitions: int | None, message: str) -> None:
     with pytest.raises(ResultError, match=message):
         small_result().exposure(name, repetitions=repetitions)
-
-
-def test_repetitions_are_a_whole_number() -> None:
     with pytest.raises(SettingsError, match=r"repetitions=1.5 must be a whole number at least 0"):
         small_result().exposure(repetitions=1.5)  # type: ignore[arg-type]
 
@@ -59,9 +56,8 @@ def test_a_quantile_of_counted_exposures_is_that_of_their_order() -> None:
     result = made([canary_of(i, exact(value)) for i, value in enumerate(values)])
     assert result.exposure(repetitions=1).counted == 60
     found, wanted = result.quantile(0.9, repetitions=1), quantile_interval(values, 0.9)
-    assert (found.value, found.low, found.high) == pytest.approx(
-        (wanted.value, wanted.low, wanted.high), abs=1e-6
-    )
+    ends = (wanted.value, wanted.low, wanted.high)
+    assert (found.value, found.low, found.high) == pytest.approx(ends, abs=1e-6)
     with pytest.raises(SettingsError, match="quantile=1 must lie strictly between 0 and 1"):
         result.quantile(1, repetitions=1)
 
@@ -94,20 +90,14 @@ def test_ends_that_are_known_stay_within_the_secret() -> None:
     assert estimate("exact", None).with_error(17.5, references=400, space_bits=30.0) is None
 
 
-def test_a_class_is_short_where_it_is_printed() -> None:
-    shown = repr(small_result().exposure(repetitions=4))
-    assert shown == "<random_number, canary, repetitions 4: n=10, median exposure 20.82 bits>"
-
-
 def test_a_share_of_secrets_found_has_the_interval_of_clopper_and_pearson() -> None:
     result = small_result()
     share = result.extraction(repetitions=4, guesses=1000)
     wanted = stats.binomtest(share.found, share.of).proportion_ci(0.95)
     assert (share.low, share.high) == pytest.approx((wanted.low, wanted.high))
     assert (share.value, share.complete) == (share.found / 10, True)
-    assert share.found == next(
-        c.found for c in result.exposure(repetitions=4).guesses if c.guesses == 1000
-    )
+    guesses = {row.guesses: row.found for row in result.exposure(repetitions=4).guesses}
+    assert share.found == guesses[1000]
     assert result.extraction(repetitions=4, guesses=1).found <= share.found
 
 
@@ -128,9 +118,8 @@ def test_secrets_that_were_not_searched_for_so_far_count_for_the_upper_end() -> 
 def test_a_beam_may_pass_over_the_likeliest_fills() -> None:
     """It tried 100 fills, not the likeliest 100: others may fall within them."""
     beam = searched(100).model_copy(update={"method": "beam", "proven": None})
-    share = made([canary_of(i, exact(5.0), extraction=[beam]) for i in range(10)]).extraction(
-        repetitions=1, guesses=100
-    )
+    drawn = [canary_of(i, exact(5.0), extraction=[beam]) for i in range(10)]
+    share = made(drawn).extraction(repetitions=1, guesses=100)
     assert (share.found, share.complete, share.high) == (0, False, 1.0)
 
 
@@ -162,13 +151,14 @@ def test_a_frame_has_a_row_for_each_canary_and_no_secret() -> None:
     assert not {"text", "secret", "index"} & set(frame)
 
 
-def test_a_notebook_shows_a_table_of_classes() -> None:
+def test_a_notebook_shows_a_table_of_classes_and_each_is_short_where_it_is_printed() -> None:
+    shown = repr(small_result().exposure(repetitions=4))
+    assert shown == "<random_number, canary, repetitions 4: n=10, median exposure 20.82 bits>"
     table = small_result()._repr_html_()
     assert "<td>4×</td><td>10</td>" in table
     assert "<td>controls</td>" in table
-    hostile = small_result().model_copy(
-        update={"model": small_result().model.model_copy(update={"path": "<script>"})}
-    )
+    named = small_result().model.model_copy(update={"path": "<script>"})
+    hostile = small_result().model_copy(update={"model": named})
     assert "<script>" not in hostile._repr_html_()
 
 
@@ -182,19 +172,17 @@ def held(tmp_path: Path) -> Result:
 def test_scores_are_in_memory_or_next_to_the_file(tmp_path: Path) -> None:
     run = Result.read(small_run(tmp_path / "run"))
     assert known(run.scores).ids.size == 436
+    for again in (copy(run), deepcopy(run), run.model_copy(update={"warnings": ("other",)})):
+        assert again.scores is None
     (tmp_path / "run" / "result.json").rename(tmp_path / "run" / "other.json")
     assert Result.read(tmp_path / "run" / "other.json").scores is None
     assert small_result().scores is None
 
 
-def test_scores_are_no_part_of_the_record(tmp_path: Path) -> None:
-    read = Result.read(small_run(tmp_path / "run"))
-    held = small_result().with_scores(known(read.scores))
+def test_scores_are_no_part_of_the_record(held: Result) -> None:
     assert held == small_result()
     assert held.to_dict() == small_result().to_dict()
     assert pickle.loads(pickle.dumps(held)) == held
-    for again in (copy(read), deepcopy(read), read.model_copy(update={"warnings": ("other",)})):
-        assert again.scores is None
 
 
 def test_a_result_is_kept_with_its_scores(tmp_path: Path, held: Result) -> None:

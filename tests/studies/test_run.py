@@ -42,29 +42,19 @@ def test_a_whole_run_is_all_of_its_files(tmp_path: Path) -> None:
     assert run.files.name == "mine"
     scores_sha256 = sha256_file(tmp_path / "mine" / "scores.parquet")
     assert run == small_result().model_copy(update={"scores_sha256": scores_sha256})
-    assert run.files.manifest is not None
-    assert run.files.manifest.sha256 == run.manifest_sha256
-    assert run.files.record is not None
-    assert run.files.record.settings is not None
-    assert run.files.record.settings.controls == 16
+    assert known(run.files.manifest).sha256 == run.manifest_sha256
+    assert known(known(run.files.record).settings).controls == 16
     assert [point.step for point in run.files.curve] == [0, 10, 20, 30]
     assert run.home == tmp_path / "mine"
     assert (run.files.whole, run.files.white_box) == (True, None)
     opened = lx.open(str(tmp_path / "mine"))
     assert lx.open(tmp_path / "mine" / "result.json") == run == opened
     assert RunRecord.read(f"{tmp_path}/mine/run.json") == opened.files.record
-    assert read_scores(f"{tmp_path}/mine/scores.parquet", opened).ids.size == 436
-
-
-def test_its_scores_are_columns(tmp_path: Path) -> None:
-    scores = Result.read(small_run(tmp_path)).scores
-    assert scores is not None
+    scores = read_scores(f"{tmp_path}/mine/scores.parquet", opened)
+    assert np.array_equal(scores.ids, known(run.scores).ids)
     assert scores.ids.shape == scores.formats.shape == (436,)
-    assert dict(zip(*np.unique(scores.roles, return_counts=True), strict=True)) == {
-        "canary": 20,
-        "control": 16,
-        "reference": 400,
-    }
+    roles = dict(zip(*np.unique(scores.roles, return_counts=True), strict=True))
+    assert roles == {"canary": 20, "control": 16, "reference": 400}
     assert scores.repetitions.max() == 4
     assert np.isfinite(scores.log_perplexity_bits).all()
 
@@ -72,8 +62,7 @@ def test_its_scores_are_columns(tmp_path: Path) -> None:
 def test_candidates_left_out_are_among_the_references(tmp_path: Path) -> None:
     made_of: dict[str, Any] = {"inclusion_probability": 0.5, "canaries": 30, "repetitions": (1,)}
     run = Result.read(small_run(tmp_path, **made_of))
-    scores = run.scores
-    assert scores is not None
+    scores = known(run.scores)
     never = np.isin(scores.roles, ("reference", "held_out")).sum()
     assert (scores.roles == "held_out").any()
     assert never == run.formats[0].references
@@ -86,22 +75,14 @@ def test_a_result_json_stands_for_its_directory_and_any_other_name_for_itself(
     assert Result.read(path).files.manifest is not None
     alone = path.rename(path.with_name("other.json"))
     run = Result.read(alone)
-    assert (run.files.name, run.files.manifest, run.files.record, run.scores) == (
-        "other",
-        None,
-        None,
-        None,
-    )
+    assert (run.files.name, run.scores) == ("other", None)
+    assert (run.files.manifest, run.files.record) == (None, None)
 
 
 def test_what_a_measurement_alone_lacks_is_none(tmp_path: Path) -> None:
     run = Result.read(small_run(tmp_path, whole=False))
-    assert (run.files.manifest, run.files.record, run.files.curve, run.files.whole) == (
-        None,
-        None,
-        (),
-        False,
-    )
+    assert (run.files.manifest, run.files.record) == (None, None)
+    assert (run.files.curve, run.files.whole) == ((), False)
     assert run.scores is not None
     assert run.provenance.line == f"lmexposure 0.1.0, date unknown; model, weights {'1' * 12}"
     (tmp_path / "scores.parquet").unlink()
@@ -140,19 +121,13 @@ def test_of_damaged_metrics_what_is_whole_is_a_curve(tmp_path: Path) -> None:
     whole = path.read_bytes()
     path.write_bytes(whole[:-20])
     run = Result.read(tmp_path)
-    assert (len(run.files.curve), run.files.notes) == (
-        3,
-        (),
-    )  # a process that was killed left it so
+    # A process that was killed left it so.
+    assert (len(run.files.curve), run.files.notes) == (3, ())
     path.write_bytes(whole + b'{"step": 4, "validation_bits_per_token": NaN}\n\xc3')
     last = Result.read(tmp_path).files.curve[-1]
     assert (last.step, last.validation_bits) == (4, None)
-    for damaged in (
-        b"{torn\n" + whole,
-        b"\xff" + whole[1:],
-        b"3\n" + whole,
-        b"[" * 9000 + b"\n{}\n",
-    ):
+    deep = b"[" * 9000 + b"\n{}\n"
+    for damaged in (b"{torn\n" + whole, b"\xff" + whole[1:], b"3\n" + whole, deep):
         path.write_bytes(damaged)
         (note,) = Result.read(tmp_path).files.notes
         assert "missing in part: 1 of" in note
@@ -203,10 +178,10 @@ def with_model(run: Path) -> Path:
     (run / "model").mkdir()
     (run / "model" / "model.safetensors").write_bytes(b"weights")
     training = trained_record(file_hashes(run / "model"))
-    known = result.model.validation
-    if known is not None:  # of the same training
-        shared = training["result"].keys() & type(known).model_fields.keys()
-        training["result"] |= {name: getattr(known, name) for name in shared - {"claim"}}
+    of_same = result.model.validation
+    if of_same is not None:
+        shared = training["result"].keys() & type(of_same).model_fields.keys()
+        training["result"] |= {name: getattr(of_same, name) for name in shared - {"claim"}}
     write_hashed(run / "training.json", training)
     return run
 
@@ -332,10 +307,9 @@ def test_a_damaged_run_is_refused(tmp_path: Path, damage: Damage, message: str) 
 
 def test_the_training_in_a_run_json_is_that_of_the_result(tmp_path: Path) -> None:
     run = small_run(tmp_path)
-    known = Result.read(run / "result.json").model.validation
-    assert known is not None
+    trained = known(Result.read(run / "result.json").model.validation)
     same = ("validation_bits", "initial_validation_bits", "best_epoch", "epochs", "stopped")
-    told = trained_record({})["result"] | {name: getattr(known, name) for name in same}
+    told = trained_record({})["result"] | {name: getattr(trained, name) for name in same}
     edited(run / "run.json", lambda values: values.update(training=told))
     assert Result.read(run).files.record is not None
     for false in ({"validation_bits": 0.123}, {"epochs": 77.0}, {"stopped": "max_seconds"}):

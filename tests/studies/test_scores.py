@@ -12,16 +12,6 @@ from lmexposure.errors import InputError
 from lmexposure.studies import read_score_file
 
 
-def written(path: Path, text: str) -> Path:
-    path.write_text(text, encoding="utf-8")
-    return path
-
-
-def parquet(path: Path, **columns: list[object]) -> Path:
-    pq.write_table(pa.table(columns), path)
-    return path
-
-
 def stored(home: Path, content: Any) -> Path:
     """Text or bytes as CSV, a table as Parquet."""
     if isinstance(content, str | bytes):
@@ -34,7 +24,7 @@ def stored(home: Path, content: Any) -> Path:
 
 
 def test_a_csv_of_another_tool(tmp_path: Path) -> None:
-    file = written(tmp_path / "a.csv", "name,loss,member\nx,1.5,yes\ny,2.5,no\nz,0.5,IN\n")
+    file = stored(tmp_path, "name,loss,member\nx,1.5,yes\ny,2.5,no\nz,0.5,IN\n")
     found = read_score_file(file, score="loss", included="member", lower_is_in=True, repetitions=4)
     assert found.scores.tolist() == [-1.5, -2.5, -0.5]
     assert found.roles.tolist() == ["canary", "held_out", "canary"]
@@ -43,20 +33,19 @@ def test_a_csv_of_another_tool(tmp_path: Path) -> None:
 
 
 def test_the_flag_does_not_overrule_a_column(tmp_path: Path) -> None:
-    file = written(tmp_path / "a.csv", "score,included,repetitions\n1,1,16\n2,0,16\n")
+    file = stored(tmp_path, "score,included,repetitions\n1,1,16\n2,0,16\n")
     with pytest.raises(InputError, match=r"has a column 'repetitions'.*leave repetitions=4 out"):
         read_score_file(file, repetitions=4)
 
 
 def test_a_file_of_this_package_needs_no_names(tmp_path: Path) -> None:
-    file = parquet(
-        tmp_path / "scores.parquet",
-        format=["pin", "pin", "ssn"],
-        role=["canary", "held_out", "reference"],
-        repetitions=[1, 1, 0],
-        log_perplexity_bits=[10.0, 20.0, 30.0],
-    )
-    found = read_score_file(file)
+    columns = {
+        "format": ["pin", "pin", "ssn"],
+        "role": ["canary", "held_out", "reference"],
+        "repetitions": [1, 1, 0],
+        "log_perplexity_bits": [10.0, 20.0, 30.0],
+    }
+    found = read_score_file(stored(tmp_path, columns))
     assert found.scores.tolist() == [-10.0, -20.0, -30.0]  # lower bits = more memorised
     assert found.roles.tolist() == ["canary", "held_out", "reference"]
     assert found.formats.tolist() == ["pin", "pin", "ssn"]
@@ -86,7 +75,7 @@ def test_who_was_in_in_many_spellings(tmp_path: Path, content: Any) -> None:
 @pytest.mark.parametrize("column", ["score", "included"])
 def test_no_error_shows_a_cell(tmp_path: Path, column: str) -> None:
     cells = {"score": "1", "included": "1", column: "My SSN is 123-45-6789"}
-    file = written(tmp_path / "a.csv", f"score,included\n{cells['score']},{cells['included']}\n")
+    file = stored(tmp_path, f"score,included\n{cells['score']},{cells['included']}\n")
     with pytest.raises(InputError, match=f"row 1, column '{column}'") as refused:
         read_score_file(file)
     assert "123" not in str(refused.value)
@@ -126,8 +115,8 @@ def test_what_cannot_be_read_is_named(tmp_path: Path, content: Any, said: str) -
 
 def test_no_file_another_kind_and_a_cut_one(tmp_path: Path) -> None:
     (tmp_path / "b.csv").mkdir()
-    written(tmp_path / "a.txt", "score\n1\n")
-    written(tmp_path / "a.parquet", "PAR1 and then nothing")
+    (tmp_path / "a.txt").write_text("score\n1\n")
+    (tmp_path / "a.parquet").write_text("PAR1 and then nothing")
     refused = {
         "a.csv": "no file at",
         "a.txt": r"must be a \.csv file",

@@ -57,11 +57,8 @@ def test_the_named_score_decides_and_the_others_are_beside_it() -> None:
     rows = cells(html, "scores-canaries-table")
     assert [row[0] for row in rows] == ["tokens of the secret, LiRA", "log-perplexity, as it is"]
     assert "largest of these numbers is no result" in html
-
-
-def test_kinds_of_canaries_have_rows_of_their_own() -> None:
-    rows = cells(page(formats=("pin", "api_key")), "average-table")
-    assert [row[0] for row in rows[2:]] == ["pin/x1", "api_key/x1"]
+    kinds = cells(page(formats=("pin", "api_key")), "average-table")
+    assert [row[0] for row in kinds[2:]] == ["pin/x1", "api_key/x1"]
 
 
 @pytest.mark.parametrize(
@@ -99,16 +96,11 @@ def test_the_answers_are_those_of_the_verdict() -> None:
     assert {fact.name: fact.value for fact in clean_ones.since}["model"] == "64 models of lstm"
 
 
-def test_all_models_failed_is_no_pass() -> None:
-    assert lx.check(made_sweep(failed=9)).exit_code == 2
-
-
 def test_no_name_becomes_markup() -> None:
     result = made_sweep(leaking=1)
     name = HOSTILE + "<script>alert(1)</script>|`*"
     text = SweepText(**{**result.texts[0].model_dump(), "id": name, "kind": name})
-    assert result.worst is not None
-    worst = WorstText(**{**result.worst.model_dump(), "id": name})
+    worst = WorstText(**{**known(result.worst).model_dump(), "id": name})
     hostile = sweep_with(result, texts=(text, *result.texts[1:]), worst=worst, warnings=(name,))
     html = as_page(hostile.told())
     assert "<script>alert" not in html

@@ -28,42 +28,36 @@ def made(**parts: Any) -> SweepResult:
 
 
 def changes_of(result: SweepResult) -> SweepCounterfactual:
-    assert result.counterfactual is not None
-    return result.counterfactual
+    return known(result.counterfactual)
 
 
-def with_group(result: SweepResult, **parts: Any) -> SweepResult:
-    """The first group, canaries, with other parts."""
-    found = changes_of(result)
-    first = CounterfactualGroup(**{**dict(found.groups[0]), **parts})
-    values = {**dict(found), "groups": (first, *found.groups[1:])}
-    return sweep_with(result, counterfactual=SweepCounterfactual(**values))
+def with_groups(result: SweepResult, *groups: CounterfactualGroup) -> SweepResult:
+    found = SweepCounterfactual(**{**dict(changes_of(result)), "groups": groups})
+    return sweep_with(result, counterfactual=found)
 
 
 def test_the_worst_document_comes_first_with_all_that_is_known_of_it() -> None:
     result = made()
-    assert sections(changes_of(result), 5)[0].title == (
-        "Ordinary documents, the most memorised first"
-    )
+    first = sections(changes_of(result), 5)[0]
+    assert first.title == "Ordinary documents, the most memorised first"
     documents, canaries, influence = tables(changes_of(result), 5)
-    group = changes_of(result).group("population")
-    assert group is not None
-    first, row = group.texts[0], dict(zip(documents.heads, documents.cells[0], strict=True))
-    assert first.memorised is not None
+    group = known(changes_of(result).group("population"))
+    text, row = group.texts[0], dict(zip(documents.heads, documents.cells[0], strict=True))
+    means = known(text.memorised)
     assert row == {
         "text": "document/0000",
-        "models in": str(first.models_in),
-        "models out": str(first.models_out),
-        "score in": f"{first.memorised.mean_in:.3f}",
-        "score out": f"{first.memorised.mean_out:.3f}",
-        "memorised": f"{first.memorised.difference:+.3f}",
-        "interval": f"{first.memorised.low:.3f} .. {first.memorised.high:.3f}",
-        "log ratio": f"{4 * first.memorised.difference:+.2f}",
+        "models in": str(text.models_in),
+        "models out": str(text.models_out),
+        "score in": f"{means.mean_in:.3f}",
+        "score out": f"{means.mean_out:.3f}",
+        "memorised": f"{means.difference:+.3f}",
+        "interval": f"{means.low:.3f} .. {means.high:.3f}",
+        "log ratio": f"{4 * means.difference:+.2f}",
         "p (any text)": "0.0100",
         "by halves": f"{group.by_halves[0]:+.3f}",
         "epsilon ≥": "0.250",
     }
-    assert 19 < first.memorised.difference < 21
+    assert 19 < means.difference < 21
     assert len(documents.cells) == len(canaries.cells) == 5
     assert canaries.heads[-3:] == ["greedy in", "greedy out", "interval of the difference"]
     assert canaries.cells[0][-3:] == ["0.500", "0.125", "0.100 .. 0.600"]
@@ -73,9 +67,8 @@ def test_the_worst_document_comes_first_with_all_that_is_known_of_it() -> None:
 def test_what_is_assumed_is_beside_it() -> None:
     result = made()
     group = changes_of(result).groups[1]
-    assert group.spread is not None
     notes = "\n".join(sections(changes_of(result), 5)[0].notes)
-    error = f"sd · √(4/S) = {group.spread * (4 / 64) ** 0.5:.3f} bits a token, with sd = "
+    error = f"sd · √(4/S) = {known(group.spread) * (4 / 64) ** 0.5:.3f} bits a token, with sd = "
     assert error in notes
     assert "assumes that half of the models had a text, that both sides spread alike" in notes
     assert "any of the 40 documents" in notes
@@ -96,6 +89,8 @@ def test_page_markdown_and_terminal_say_the_same() -> None:
     assert "coins were few" in html
     assert "coins were few" in text
     assert "less memorised texts" not in html
+    much = as_page(made(canaries=230, population=210).told())
+    assert "40 less memorised texts are in the CSV file" in much
     assert "32 less memorised texts are in the CSV file" in text
     shown = [section.id for section in result.document().on("terminal")]
     assert shown == ["worst", "changes", "average", "privacy"]
@@ -108,11 +103,6 @@ def test_an_older_result_says_nothing_of_it() -> None:
     assert len(told.on("terminal")) == 3
 
 
-def test_texts_that_do_not_fit_on_the_page_are_counted() -> None:
-    html = as_page(made(canaries=230, population=210).told())
-    assert "40 less memorised texts are in the CSV file" in html
-
-
 def test_the_csv_has_canaries_then_documents() -> None:
     result = made()
     rows = list(csv.DictReader(io.StringIO(as_csv(result.document()))))
@@ -123,11 +113,10 @@ def test_the_csv_has_canaries_then_documents() -> None:
     assert float(canary["memorised_difference"]) > 19
     assert (document["tpr"], document["reproduced_low"]) == ("", "")
     assert document["kind"] == "population"
-    group = changes_of(result).groups[1]
-    assert group.texts[0].memorised is not None
-    assert float(document["memorised_low"]) == group.texts[0].memorised.low
-    assert float(document["p_any_text"]) == group.texts[0].p
-    assert document["models_in"] == str(group.texts[0].models_in)
+    first = changes_of(result).groups[1].texts[0]
+    assert float(document["memorised_low"]) == known(first.memorised).low
+    assert float(document["p_any_text"]) == first.p
+    assert document["models_in"] == str(first.models_in)
     older = list(csv.DictReader(io.StringIO(as_csv(made_sweep().document()))))
     assert len(older) == 32
     assert {row["log_ratio"] for row in older} == {""}
@@ -135,12 +124,11 @@ def test_the_csv_has_canaries_then_documents() -> None:
 
 def test_a_text_without_a_number_has_none_anywhere() -> None:
     result = made()
-    group = changes_of(result).groups[0]
-    nothing = group.texts[-1].model_copy(
-        update={"memorised": None, "log_ratio": None, "p": None, "reproduced": None}
-    )
-    halves = (*group.by_halves[:-1], None)
-    bare = with_group(result, texts=(*group.texts[:-1], nothing), by_halves=halves, spread=None)
+    group, *others = changes_of(result).groups
+    none = dict.fromkeys(("memorised", "log_ratio", "p", "reproduced"))
+    texts = (*group.texts[:-1], group.texts[-1].model_copy(update=none))
+    parts = {"texts": texts, "by_halves": (*group.by_halves[:-1], None), "spread": None}
+    bare = with_groups(result, CounterfactualGroup(**{**dict(group), **parts}), *others)
     section = sections(changes_of(bare), 100)[1]
     last = known(section.table).cells[-1]
     assert last[3:10] == ["n/a"] * 7
@@ -175,6 +163,5 @@ def test_no_number_is_no_chart() -> None:
     result = made(canaries=1, population=1)
     group = changes_of(result).groups[1]
     nothing = tuple(text.model_copy(update={"memorised": None}) for text in group.texts)
-    values = {**dict(changes_of(result)), "groups": (group.model_copy(update={"texts": nothing}),)}
-    bare = sweep_with(result, counterfactual=SweepCounterfactual(**values))
+    bare = with_groups(result, group.model_copy(update={"texts": nothing}))
     assert "sweep-counterfactual" not in [found.name for found in bare.document().drawings()]

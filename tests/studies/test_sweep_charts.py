@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pytest
 from exposure.charts.made import texts
+from known import known
 from made_sweeps import made_sweep, sweep_with
 
 from lmexposure.core.charts import Chart
@@ -30,6 +31,7 @@ def test_all_charts_in_reading_order() -> None:
         "sweep-roc",
         "sweep-bounds",
     ]
+    assert sweep_charts(made_sweep(canaries=0, population=0)) == []
 
 
 @pytest.mark.parametrize(
@@ -45,30 +47,20 @@ def test_little_and_much_is_drawn(canaries: int, population: int, models: int, c
         assert not re.search(r"\d", found.caption), found.name
 
 
-def test_nothing_to_show_is_no_chart() -> None:
-    assert sweep_charts(made_sweep(canaries=0, population=0)) == []
-
-
 def test_the_average_and_the_worst_are_side_by_side() -> None:
     found = chart(made_sweep(leaking=1, canaries=64, population=100), "sweep-beside")
     assert "the worst: pin/x1/0000, p 3.6e-17: 1.000 (at least 0.565)" in found.description
     assert "all canaries, at FPR 0.01: 0.025" in found.description
     assert any(text.startswith("ordinary documents, at FPR 0.01: ") for text in texts(found))
+    unresolved = chart(made_sweep(), "sweep-beside").description
+    assert "all canaries, at FPR 0.001" not in unresolved
 
 
-def test_a_rate_that_cannot_be_resolved_has_no_bar() -> None:
-    found = chart(made_sweep(), "sweep-beside")
-    assert "all canaries, at FPR 0.001" not in found.description
-
-
-def test_each_canary_is_beside_what_chance_gives() -> None:
+def test_each_canary_is_beside_what_chance_gives_as_shuffled_models_give_it() -> None:
+    """The mean of sorted rates over sweeps at chance, each text in half of the models."""
     found = chart(made_sweep(leaking=3), "sweep-canaries")
     assert "over 32 canaries: largest 1.000" in found.description
     assert "3 are separated, and of 3 the advantage is above 0 for certain" in found.description
-
-
-def test_what_chance_gives_is_what_shuffled_models_give() -> None:
-    """The mean of sorted rates over sweeps at chance, each text in half of the models."""
     rng = np.random.default_rng(0)
     models, canaries = 32, 40
     drawn = []
@@ -82,32 +74,21 @@ def test_what_chance_gives_is_what_shuffled_models_give() -> None:
 
 def test_both_sides_of_the_worst_are_counted() -> None:
     result = made_sweep(leaking=1)
-    found = chart(result, "sweep-worst-canary")
-    assert result.worst is not None
-    inside, outside = len(result.worst.scores_in), len(result.worst.scores_out)
+    found, worst = chart(result, "sweep-worst-canary"), known(result.worst)
+    inside, outside = len(worst.scores_in), len(worst.scores_out)
     assert inside + outside == 64
     assert f"{inside} models with it" in texts(found)
     assert f"{outside} models without it" in texts(found)
     assert "all models with it above all without" in found.description
-
-
-def test_one_side_alone_is_drawn() -> None:
-    result = made_sweep()
-    assert result.worst is not None
-    worst = result.worst.model_copy(update={"scores_out": ()})
-    assert chart(sweep_with(result, worst=worst), "sweep-worst-canary").svg()
+    alone = sweep_with(result, worst=worst.model_copy(update={"scores_out": ()}))
+    assert chart(alone, "sweep-worst-canary").svg()
 
 
 def test_bounds_have_their_ceilings() -> None:
     result = made_sweep(leaking=1)
-    found = chart(result, "sweep-bounds")
-    assert result.epsilon.primary is not None
-    bound = result.epsilon.primary.bound
-    assert bound.max_attainable is not None
-    assert (
-        f"primary: all models together ≥ {bound.value:.3f} "
-        f"(max attainable {bound.max_attainable:.3f})"
-    ) in found.description
+    found, bound = chart(result, "sweep-bounds"), known(result.epsilon.primary).bound
+    said = f"primary: all models together ≥ {bound.value:.3f} (max attainable "
+    assert f"{said}{known(bound.max_attainable):.3f})" in found.description
     assert math.isfinite(found.height)
 
 

@@ -60,6 +60,7 @@ def with_text(result: SweepResult, place: int, **parts: Any) -> SweepResult:
         ({"models": 8}, OPEN, "worst_canary"),
         ({"canaries": 9}, OPEN, "min_canaries"),
         ({"canaries": 0, "population": 0}, OPEN, "min_canaries"),
+        ({"failed": 9}, OPEN, "failed_models"),
         ({"failed": 8, "leaking": 1}, OPEN, "failed_models"),
         ({"failed": 7, "leaking": 1}, LEAK, "worst_canary"),
         ({"learned": 50}, OPEN, "validation"),

@@ -13,7 +13,7 @@ from made_looks import SECRET, document, group, look, texts
 import lmexposure as lx
 from lmexposure.core import as_csv
 from lmexposure.errors import ResultError, SettingsError
-from lmexposure.studies import GroupTest, VerbatimModel, VerbatimPassages, VerbatimRecord
+from lmexposure.studies import VerbatimDocument, VerbatimModel, VerbatimPassages, VerbatimRecord
 
 
 @pytest.fixture
@@ -70,20 +70,9 @@ def test_columns_of_controls_are_there_where_these_are() -> None:
 
 
 def test_a_shift_is_said_in_place_of_a_p() -> None:
-    shifted = GroupTest(
-        p=None,
-        members=40,
-        held_out=40,
-        bits_members=1.0,
-        bits_held_out=2.0,
-        difference=-1.0,
-        low=-1.2,
-        high=-0.8,
-        beside_reference=False,
-        assumes="without the training the model would find both groups equally surprising",
-        blind_auc=0.9,
-        blind_p=0.005,
-    )
+    numbers = {"p": None, "difference": -1.0, "blind_auc": 0.9, "blind_p": 0.005}
+    assumes = "without the training the model would find both groups equally surprising"
+    shifted = known(look().group).model_copy(update={**numbers, "assumes": assumes})
     notes = " ".join(look(group=shifted, runs=None).document().sections[0].notes)
     assert "difference: -1.000" in notes
     assert "memory only if without the training" in notes
@@ -106,12 +95,12 @@ def sized(parameters: int, *rows: Any, **changes: Any) -> VerbatimRecord:
     return look(*rows, model=model, **changes)
 
 
-def test_documents_are_paired_over_models(tmp_path: Path) -> None:
+def with_run(number: int, length: int) -> VerbatimDocument:
     run = known(document().run)
+    return document(number, run=run.model_copy(update={"characters": length}))
 
-    def with_run(number: int, length: int) -> Any:
-        return document(number, run=run.model_copy(update={"characters": length}))
 
+def test_documents_are_paired_over_models(tmp_path: Path) -> None:
     small = sized(100, with_run(4, 20), with_run(5, 9), with_run(6, 30))
     large = sized(9_000, with_run(4, 25), with_run(5, 200), corpus=group(longest_run=200))
     page, text, *_ = lx.compare([small, large], tmp_path, formats=("html", "md", "csv", "json"))
@@ -126,11 +115,6 @@ def test_documents_are_paired_over_models(tmp_path: Path) -> None:
 
 def test_a_document_that_one_look_left_out_is_not_last(tmp_path: Path) -> None:
     """It came out no longer there than the shortest that is listed, as far as the look tells."""
-    run = known(document().run)
-
-    def with_run(number: int, length: int) -> Any:
-        return document(number, run=run.model_copy(update={"characters": length}))
-
     alike = range(1, 61)
     before = sized(100, *(with_run(number, 60) for number in alike))
     after = sized(100, *(with_run(n, 61) for n in alike), *(with_run(n, 5_000) for n in (90, 91)))

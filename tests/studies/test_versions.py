@@ -1,7 +1,10 @@
-"""A file of another version is refused in one sentence, whichever record it is."""
+"""What is no file, or one of another version, is refused in one sentence, whatever it is of."""
 
 import json
+import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from test_schemas import RECORDS
@@ -9,8 +12,28 @@ from test_schemas import RECORDS
 from lmexposure._files import content_hash
 from lmexposure._integrity import CONTENT
 from lmexposure._record import FileRecord
+from lmexposure.canaries import Manifest
 from lmexposure.canaries.manifest import ManifestFile
+from lmexposure.errors import InputError
 from lmexposure.studies import RunRecord
+from lmexposure.sweeps.matrices import read_npz
+
+READ: list[Callable[[Path], Any]] = [
+    *(record.read for record in RECORDS),
+    *(Manifest.read, lambda path: read_npz(path, "train again")),
+]
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("made", [os.mkfifo, os.mkdir])
+@pytest.mark.parametrize("read", READ)
+def test_a_pipe_or_a_directory_is_no_record(
+    tmp_path: Path, read: Callable[[Path], Any], made: Callable[[Path], None]
+) -> None:
+    """And nobody waits for a pipe."""
+    made(tmp_path / "record")
+    with pytest.raises(InputError, match="record"):
+        read(tmp_path / "record")
 
 
 @pytest.mark.parametrize("record", RECORDS)
