@@ -62,7 +62,7 @@ if TYPE_CHECKING:
         load_format,
         shipped_formats,
     )
-    from lmexposure.canaries.manifest import CorpusRecord, Manifest, WrappingRecord
+    from lmexposure.canaries.manifest import CorpusRecord, Manifest
     from lmexposure.canaries.pipe import (
         SPOOL,
         insert_through,
@@ -82,7 +82,7 @@ if TYPE_CHECKING:
         witness_copies,
     )
     from lmexposure.canaries.preview import Preview, preview_insertion
-    from lmexposure.canaries.recognition import WrappingChoice, recognise
+    from lmexposure.canaries.recognition import recognise, wrapping_among
     from lmexposure.canaries.removal import Removal, remove
     from lmexposure.canaries.rows import InsertionStep
     from lmexposure.canaries.verification import (

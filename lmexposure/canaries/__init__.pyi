@@ -48,7 +48,6 @@ from lmexposure.canaries.library import load_format as load_format
 from lmexposure.canaries.library import shipped_formats as shipped_formats
 from lmexposure.canaries.manifest import CorpusRecord as CorpusRecord
 from lmexposure.canaries.manifest import Manifest as Manifest
-from lmexposure.canaries.manifest import WrappingRecord as WrappingRecord
 from lmexposure.canaries.pipe import SPOOL as SPOOL
 from lmexposure.canaries.pipe import insert_through as insert_through
 from lmexposure.canaries.pipe import is_stream as is_stream
@@ -65,8 +64,8 @@ from lmexposure.canaries.plan import permutation as permutation
 from lmexposure.canaries.plan import witness_copies as witness_copies
 from lmexposure.canaries.preview import Preview as Preview
 from lmexposure.canaries.preview import preview_insertion as preview_insertion
-from lmexposure.canaries.recognition import WrappingChoice as WrappingChoice
 from lmexposure.canaries.recognition import recognise as recognise
+from lmexposure.canaries.recognition import wrapping_among as wrapping_among
 from lmexposure.canaries.removal import Removal as Removal
 from lmexposure.canaries.removal import remove as remove
 from lmexposure.canaries.rows import InsertionStep as InsertionStep

@@ -53,7 +53,7 @@ from lmexposure.canaries.insertion import (
     draw,
     scan_corpus,
 )
-from lmexposure.canaries.manifest import Manifest, WrappingRecord
+from lmexposure.canaries.manifest import Manifest
 from lmexposure.canaries.plan import Plan
 from lmexposure.canaries.row_schema import RowSchema
 from lmexposure.canaries.wrapping import Wrapping
@@ -75,13 +75,12 @@ class Reading:
     verify: bool = True
     # where in a record a canary goes, also as a manifest says it, with what is known of the
     # training's tokenizer; None: documents are texts
-    wrapping: Wrapping | WrappingRecord | None = None
+    wrapping: Wrapping | None = None
 
     @property
     def schema(self) -> RowSchema | None:
         """What a record is, where canaries go into chats."""
-        plain = isinstance(self.wrapping, Wrapping) and self.wrapping.form == "text"
-        if self.wrapping is None or plain:
+        if self.wrapping is None or getattr(self.wrapping, "form", None) == "text":
             return None
         return RowSchema.around(self.wrapping, self.fields)
 
@@ -98,7 +97,7 @@ def insert_files(  # noqa: PLR0913 (a public door: each is an option of an inser
     *,
     layout: str | None = None,
     text_field: str = "text",
-    wrapping: Wrapping | WrappingRecord | None = None,
+    wrapping: Wrapping | None = None,
     fields: Mapping[str, Any] | None = None,
     existing: Existing = "refuse",
     total: int | None = None,

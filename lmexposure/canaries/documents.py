@@ -23,7 +23,7 @@ from lmexposure.canaries.insertion import (
     same_hash,
     scan_corpus,
 )
-from lmexposure.canaries.manifest import Manifest, WrappingRecord
+from lmexposure.canaries.manifest import Manifest
 from lmexposure.canaries.plan import Plan
 from lmexposure.canaries.row_schema import RowSchema
 from lmexposure.canaries.wrapping import Wrapping
@@ -49,7 +49,7 @@ def insert(  # noqa: PLR0913 (a public door: each is an option of an insertion)
     documents: _T,
     plan: Plan | Manifest | None = None,
     *,
-    wrapping: Wrapping | WrappingRecord | None = None,
+    wrapping: Wrapping | None = None,
     text_field: str = "text",
     fields: Mapping[str, Any] | None = None,
     existing: Existing = "refuse",
@@ -132,18 +132,15 @@ def _insert(corpus: InMemory, plan: Plan, existing: Existing) -> tuple[Any, Mani
     verification = Verification(scan, entries, placement)
     with same_hash(scan.sha256) as same:
         verification.source(inserted, same)
-    verification.finish(set_aside)
     # A wrapping may hold fills of its own.
     numbers = [number for number, _ in placement.inserted()]
     texts = zip((number + 1 for number in numbers), inserted.picked(numbers).texts, strict=True)
     check_inserted(entries, count_fills(plan.hidden_formats, texts, whole_lines=False), set_aside)
-    hashes = (scan.sha256, verification.hashes.total)
-    record = corpus.about().record(scan.documents, hashes)
-    return inserted.given, Manifest(plan=plan, corpus=record, entries=entries, set_aside=set_aside)
+    return inserted.given, verification.manifest(plan, corpus.about(), set_aside)
 
 
 def _schema(
-    text_field: str, fields: Mapping[str, Any] | None, wrapping: Wrapping | WrappingRecord | None
+    text_field: str, fields: Mapping[str, Any] | None, wrapping: Wrapping | None
 ) -> RowSchema:
     if wrapping is None:
         return RowSchema(text_field, constants_of(fields))

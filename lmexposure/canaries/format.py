@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from lmexposure._types import Checked, Count, Rows
 from lmexposure._validate import integer
 from lmexposure.canaries.language import Language, ambiguous_text, may_nest
 from lmexposure.canaries.template import (
@@ -24,6 +25,10 @@ from lmexposure.errors import FormatError
 if TYPE_CHECKING:
     from lmexposure.canaries.text_search import TextSearch
 
+    Lists = Mapping[str, Sequence[str]]
+else:  # what became of them
+    Lists = dict[str, Rows[str]]
+
 # Python refuses to write integers of more than 4300 digits, and manifests hold them as decimals.
 LARGEST_SIZE = 10**4000
 UNIFORM = "uniform"
@@ -38,7 +43,7 @@ _BEGINNING = 8  # characters by which a text within another is looked up
 
 
 @dataclass(frozen=True, kw_only=True)
-class Format:
+class Format(Checked):
     """A text with holes; its fills are numbered 0 .. size - 1, the first hole most significant.
 
     Raises:
@@ -57,7 +62,7 @@ class Format:
     A-Z, `{alnum:n}` a-z0-9, `{hex:n}` 0-9a-f, `{printable:n}` ! to ~, `{choice:list}` an entry of a
     list, `{luhn}` the check digit of all digits before it.
     """
-    lists: Mapping[str, Sequence[str]] = field(default_factory=dict, hash=False, repr=False)
+    lists: Lists = field(default_factory=dict, hash=False, repr=False)
     """The entries of each list, in order."""
     description: str = ""
     """One line for people."""
@@ -68,7 +73,7 @@ class Format:
     be ranked against; else a kind of `canaries.kinds`, whose texts were chosen one by one, see
     `of_texts`.
     """
-    known: tuple[int, ...] = field(default=(), repr=False)
+    known: Rows[Count] = field(default=(), repr=False)
     """Of chosen texts, how many characters at the beginning of each are no secret; empty: all of
     each is one.
     """
@@ -320,18 +325,6 @@ class Format:
             k = max(0, k - len(piece))
         return left
 
-    def to_dict(self) -> dict[str, Any]:
-        """Everything needed to build the format again."""
-        return {
-            "name": self.name,
-            "template": self.template,
-            "lists": {name: list(entries) for name, entries in self.lists.items()},
-            "description": self.description,
-            "source": self.source,
-            "kind": self.kind,
-            "known": list(self.known),
-        }
-
     @classmethod
     def load(cls, name_or_path: str | Path) -> "Format":
         """A shipped format by its name, or your own from a `.toml` file.
@@ -345,22 +338,6 @@ class Format:
         from lmexposure.canaries.library import load_format
 
         return load_format(name_or_path)
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> "Format":
-        """The format of `to_dict`, or of a TOML file.
-
-        Raises:
-            FormatError: a key is missing or unknown, or the format itself is not sound.
-        """
-        known = {"name", "template", "lists", "description", "source"}
-        chosen = {"kind", "known"}  # which no file of a person has, and `to_dict` has
-        unknown, missing = set(values) - known - chosen, {"name", "template"} - set(values)
-        if unknown or missing:
-            wrong = ", ".join(sorted(unknown or missing))
-            what = "unknown" if unknown else "missing"
-            raise FormatError(f"{what} keys: {wrong}; a format has {', '.join(sorted(known))}")
-        return cls(**values)
 
     def _written(self, index: int) -> list[str]:
         """The text of every part."""

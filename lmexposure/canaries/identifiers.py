@@ -180,9 +180,7 @@ def alone(canary_format: Format) -> Format:
         )
     prefix = canary_format.prefix
     words = prefix[: prefix.rfind(" ") + 1].replace("{", "{{").replace("}", "}}")
-    return Format.from_dict(
-        {**canary_format.to_dict(), "template": canary_format.template.removeprefix(words)}
-    )
+    return replace(canary_format, template=canary_format.template.removeprefix(words))
 
 
 def find_identifiers(

@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
 from typing import Any, Literal, NamedTuple, Protocol
@@ -21,7 +21,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 from lmexposure._validate import of_type, one_of
 from lmexposure.canaries.fills import Found, Sought, add_fills
 from lmexposure.canaries.format import Format
-from lmexposure.canaries.manifest import CorpusRecord, Layout, Manifest, WrappingRecord
+from lmexposure.canaries.manifest import CorpusRecord, Manifest
 from lmexposure.canaries.plan import WITNESS, Canary, Plan
 from lmexposure.canaries.plan import draw as draw_plan
 from lmexposure.errors import CorpusError
@@ -117,31 +117,8 @@ class Corpus(Protocol):
     def blank(self, documents: int) -> str:
         """What to say where none of its documents holds text."""
 
-    def about(self) -> "About":
-        """What a manifest says of the container."""
-
-
-class About(NamedTuple):
-    """What a manifest says of a container; see `CorpusRecord`."""
-
-    layout: Layout
-    name: str = ""
-    text_field: str | None = None
-    constant_fields: Collection[str] = ()
-    separator: str | None = None
-    wrapping: WrappingRecord | None = None
-
-    def record(
-        self, documents: int, hashes: tuple[str, str] = ("", ""), *, verified: bool = True
-    ) -> CorpusRecord:
-        """With the number of documents, and the hashes before and after insertion."""
-        return CorpusRecord(
-            **{**self._asdict(), "constant_fields": tuple(sorted(self.constant_fields))},
-            documents=documents,
-            sha256=hashes[0],
-            sha256_inserted=hashes[1],
-            verified=verified,
-        )
+    def about(self) -> CorpusRecord:
+        """What a manifest says of the container, whose documents are not counted yet."""
 
 
 class Hashes:
@@ -384,15 +361,15 @@ class Verification:
         check_inserted(self._entries, found, set_aside)
 
     def manifest(
-        self, plan: Plan, about: "About", set_aside: Mapping[str, tuple[int, ...]]
+        self, plan: Plan, about: CorpusRecord, set_aside: Mapping[str, tuple[int, ...]]
     ) -> Manifest:
-        """The manifest, after `finish`; where the scan hashed nothing, nothing was checked."""
-        scan, hashes = self._scan, ("", "")
+        """The manifest; what was checked, is to the end, but where the scan hashed nothing."""
+        scan = self._scan
+        corpus = replace(about, documents=scan.documents, verified=scan.hashes is not None)
         if scan.hashes is not None:
             self.finish(set_aside)
-            hashes = (scan.hashes.total, self.hashes.total)
-        record = about.record(scan.documents, hashes, verified=scan.hashes is not None)
-        return Manifest(plan=plan, corpus=record, entries=self._entries, set_aside=set_aside)
+            corpus = replace(corpus, sha256=scan.sha256, sha256_inserted=self.hashes.total)
+        return Manifest(plan=plan, corpus=corpus, entries=self._entries, set_aside=set_aside)
 
     def _differs(self, where: str) -> CorpusError:
         return CorpusError(f"{self._name} is not what was inserted: {where}; {_AGAIN}")
@@ -460,7 +437,7 @@ def strange_fills(
 
 def manifest_of(
     plan: Plan,
-    about: About,
+    about: CorpusRecord,
     *,
     documents: int,
     set_aside: Mapping[str, Collection[int]] | None = None,
@@ -468,7 +445,8 @@ def manifest_of(
     """The manifest of an insertion into a corpus that is never read as a whole, nor hashed."""
     aside = {name: tuple(sorted(indices)) for name, indices in (set_aside or {}).items()}
     entries = draw_plan(plan, documents=documents, set_aside=aside)
-    return Manifest(plan=plan, corpus=about.record(documents), entries=entries, set_aside=aside)
+    corpus = replace(about, documents=documents)
+    return Manifest(plan=plan, corpus=corpus, entries=entries, set_aside=aside)
 
 
 def text_line(number: int, text: object) -> bytes:

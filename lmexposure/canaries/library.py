@@ -15,6 +15,7 @@ from lmexposure.canaries.format import Format
 from lmexposure.errors import FormatError
 
 _FOLDER = "canary_formats"
+_KEYS = {"name", "template", "lists", "description", "source"}  # of a file
 _SMALL_BITS = 13.3  # log2 of the 10,000 references that are scored by default
 
 
@@ -76,8 +77,14 @@ def _from_file(path: Path) -> Format:
 
 
 def _sound(values: dict[str, Any], where: str) -> Format:
+    """The format of the values of a TOML file, which errors call so."""
+    unknown, missing = set(values) - _KEYS, {"name", "template"} - set(values)
     try:
-        return Format.from_dict(values)
+        if unknown or missing:
+            wrong = ", ".join(sorted(unknown or missing))
+            what = "unknown" if unknown else "missing"
+            raise FormatError(f"{what} keys: {wrong}; a format has {', '.join(sorted(_KEYS))}")
+        return Format(**values)
     except FormatError as failure:
         raise FormatError(f"{where}: {failure}") from None
 

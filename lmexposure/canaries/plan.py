@@ -21,15 +21,17 @@ training and fresh for each audit.
 import random
 import string
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from secrets import randbits
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+
+from annotated_types import Le
 
 from lmexposure._files import canonical_json, sha256_bytes
-from lmexposure._types import BigInteger, Count, Found, Rows
+from lmexposure._types import BigInteger, Checked, Count, Found, Rate, Rows
 from lmexposure._validate import LARGEST_SEED, flag, fraction, integer
 from lmexposure.canaries.fills import find_fills
 from lmexposure.canaries.format import ALWAYS, Format
@@ -69,6 +71,7 @@ def witness_copies(documents: int) -> tuple[int, int]:
 MOST_SECRETS = 10**7  # per format: each is a record in memory
 DEFAULT_REFERENCES = 10_000  # per format
 
+Seed = Annotated[BigInteger, Le(LARGEST_SEED)]
 Role = Literal["canary", "held_out", "control", "witness"]
 FormatLike = str | Path | Format
 _T = TypeVar("_T")
@@ -117,7 +120,7 @@ def _below(bound: int, bits: Callable[[int], int]) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class Plan(Checked):
     """How many secrets to draw and how often to insert each.
 
     Raises:
@@ -129,29 +132,29 @@ class Plan:
     52
     """
 
-    formats: tuple[Format, ...]
+    formats: Rows[Format]
     """One or more, with different names; a `Format`, the name of a shipped one or the path of a
     format file.
     """
-    canaries: int = 10
+    canaries: Count = 10
     """Per format and repetition class, at least 1; where coins are tossed, candidates."""
-    repetitions: tuple[int, ...] = (1, 4, 16)
+    repetitions: Rows[Count] = (1, 4, 16)
     """The classes, different whole numbers of at least 1; a canary of class 4 is inserted 4 times.
     """
-    controls: int = 32
+    controls: Count = 32
     """Per format, drawn like canaries and never inserted."""
-    seed: int = field(default_factory=fresh_seed, repr=False)
+    seed: Seed = field(default_factory=fresh_seed, repr=False)
     """Decides secrets and positions, in [0, 2^63); None draws a fresh one from the operating
     system. Whoever has it and the formats has the secrets, and a small one is guessed: give one
     only where the same canaries must be had again.
     """
-    left_out: tuple[str, ...] = ()
+    left_out: Rows[str] = ()
     """Ids of canaries that are not inserted after all; see `without`."""
-    inclusion_probability: float | None = None
+    inclusion_probability: Rate | None = None
     """None inserts them all, a fixed number; p in (0, 1) tosses a coin for each candidate, which
     goes in with probability p. All are drawn before the coins, and no coin moves anything else.
     """
-    inclusion_seed: int | None = field(default=None, repr=False)
+    inclusion_seed: Seed | None = field(default=None, repr=False)
     """Of the coins, in [0, 2^63); None draws a fresh one from the operating system where coins are
     tossed. Give one only to toss the same again: what coins prove, they prove to a training that
     could not know them.
@@ -302,7 +305,7 @@ class Plan:
             for field in fields(self)
             if field.name not in ("formats", "left_out", "witness")
         }
-        described = [form.to_dict() for form in self.formats]
+        described = [asdict(form) for form in self.formats]
         return derive_seed(self.seed, WITNESS.name, sha256_bytes(canonical_json([said, described])))
 
     def role(self, candidate: str) -> Role:

@@ -4,14 +4,14 @@ And what a record of a chat must be, so that a canary's is trained on as the oth
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from lmexposure._validate import of_type
 from lmexposure.canaries.fills import count_fills
 from lmexposure.canaries.format import Format
-from lmexposure.canaries.insertion import About, constants_of
-from lmexposure.canaries.manifest import Manifest, WrappingRecord
+from lmexposure.canaries.insertion import constants_of
+from lmexposure.canaries.manifest import CorpusRecord, Manifest
 from lmexposure.canaries.wrapping import SPEAKERS, Wrapping
 from lmexposure.errors import CorpusError
 
@@ -39,7 +39,7 @@ class RowSchema:
     chat: bool = False
     wrapping: Wrapping | None = None  # for chats; None: nothing is inserted
     # what a manifest says of the wrapping; None: nothing, since it holds plain texts
-    record: WrappingRecord | None = None
+    record: Wrapping | None = None
     # what messages call a row: "record", "line", "row" or "document"
     place: Literal["record", "line", "row", "document"] = "record"
 
@@ -53,26 +53,23 @@ class RowSchema:
         return cls(name, chat=known is not None, record=known)
 
     @classmethod
-    def around(
-        cls, wrapping: Wrapping | WrappingRecord, fields: Mapping[str, Any] | None = None
-    ) -> "RowSchema":
+    def around(cls, wrapping: Wrapping, fields: Mapping[str, Any] | None = None) -> "RowSchema":
         """Of rows that canaries go into in a wrapping."""
-        of_type("wrapping", wrapping, (Wrapping, WrappingRecord), _EXAMPLE, error=CorpusError)
-        known = wrapping if isinstance(wrapping, Wrapping) else wrapping.wrapping()
-        said = wrapping if isinstance(wrapping, WrappingRecord) else None
-        if said is None and known.form != "text":
-            said = WrappingRecord.of(known)
-        made = cls(known.place, constants_of(fields), chat=True, wrapping=known, record=said)
+        of_type("wrapping", wrapping, Wrapping, _EXAMPLE, error=CorpusError)
+        wrapping = replace(wrapping, context="", chat_template=None)  # which no manifest has
+        said = None if wrapping.form == "text" else wrapping
+        made = cls(wrapping.place, constants_of(fields), chat=True, wrapping=wrapping, record=said)
         for name in sorted(made.fields.keys() & made.wrapped("")):
             raise CorpusError(f"fields must leave out {name!r}: the canary goes there")
         return made
 
-    def about(self) -> About:
+    def about(self) -> CorpusRecord:
         """What a manifest says of such rows."""
-        if self.name is None:
-            return About("texts")
-        return About(
-            "dataset", text_field=self.name, constant_fields=self.fields, wrapping=self.record
+        return CorpusRecord(
+            layout="texts" if self.name is None else "dataset",
+            text_field=self.name,
+            constant_fields=tuple(sorted(self.fields)),
+            wrapping=self.record,
         )
 
     def text(self, number: int, row: Any) -> Any:
@@ -85,7 +82,7 @@ class RowSchema:
 
     def canary(self, row: Any) -> Any:
         """The text of an inserted row; None where none can be read."""
-        known = None if self.record is None else self.record.wrapping()
+        known = self.record
         steps: Sequence[Any] = () if self.name is None else (self.name,)
         if known is not None:
             steps = known.steps

@@ -17,7 +17,7 @@ from lmexposure.canaries.corpora.in_memory import Frame, InMemory, is_instance_o
 from lmexposure.canaries.corpora.tables import TableLayout, TablePart
 from lmexposure.canaries.fills import count_fills
 from lmexposure.canaries.insertion import Placement, constants_of, manifest_of
-from lmexposure.canaries.manifest import Manifest, WrappingRecord
+from lmexposure.canaries.manifest import Manifest
 from lmexposure.canaries.plan import Plan
 from lmexposure.canaries.row_schema import RowSchema, check_columns
 from lmexposure.canaries.wrapping import Wrapping
@@ -73,7 +73,7 @@ class InsertionStep:
         text_field: str = "text",
         fields: Mapping[str, Any] | None = None,
         id_column: str | None = None,
-        wrapping: Wrapping | WrappingRecord | None = None,
+        wrapping: Wrapping | None = None,
     ) -> Self:
         """The step of an insertion into rows that are never read as a whole.
 

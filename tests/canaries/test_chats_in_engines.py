@@ -10,7 +10,7 @@ import pytest
 from datasets import Dataset
 
 from lmexposure import Wrapping, insert, remove, verify
-from lmexposure.canaries import Format, InsertionStep, Plan, WrappingRecord
+from lmexposure.canaries import Format, InsertionStep, Plan
 from lmexposure.errors import CorpusError, ManifestError
 
 PIN = Format(name="pin", template="My PIN is {digits:6}.")
@@ -56,7 +56,7 @@ def test_every_kind_gives_what_a_list_gives(kind: str, wrapping: Wrapping) -> No
     made = got.to_dict("records") if kind == "frame" else list(got)
     assert made == wanted
     assert same.entries == manifest.entries
-    assert same.corpus.wrapping == WrappingRecord.of(wrapping) == manifest.corpus.wrapping
+    assert same.corpus.wrapping == wrapping == manifest.corpus.wrapping
     assert (same.layout, same.corpus.text_field) == ("dataset", wrapping.place)
     assert verify(got, same).as_inserted
     if kind in ("frame", "data set"):

@@ -1,6 +1,7 @@
 """Kinds of canaries: their formats of chosen texts, and what is done with these everywhere."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +97,7 @@ def test_what_is_known_of_a_text_is_not_secret() -> None:
     assert form.texts == ("ab \ue000", "ab \ue001")
     assert form.free_characters(0) == 1
     assert form.free_mask(1) == (False, False, False, True)
-    assert Format.from_dict(form.to_dict()) == form
+    assert Format(**asdict(form)) == form
     assert Format(name="pin", template="PIN {digits:4}").texts == ()
 
 

@@ -11,12 +11,11 @@ from typing import Any
 
 import pytest
 from manifest_files import FIXED, SHORT_KEY, TOSSED, read, signed, today
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from lmexposure import insert
 from lmexposure._files import content_hash
-from lmexposure._record import Record
-from lmexposure.canaries import Canary, Format, Manifest, Plan, Wrapping, WrappingRecord
+from lmexposure.canaries import Canary, Format, Manifest, Plan, Wrapping
 from lmexposure.canaries.manifest import ManifestFile, check_entries
 from lmexposure.canaries.plan import draw
 from lmexposure.errors import ManifestError, PlanError
@@ -141,10 +140,10 @@ DAMAGES: list[tuple[str, Any, str]] = [
     (
         "plan.inclusion_seed",
         None,
-        "is not sound: inclusion_probability=0.5 needs an inclusion_seed.*insert aga",
+        "plan: inclusion_probability needs the inclusion_seed of its coins; .*insert aga",
     ),
     ("plan.inclusion_probability", 1.5, "plan.inclusion_probability"),
-    ("plan.canaries", 0, "is not sound: canaries=0 must be a whole number"),
+    ("plan.canaries", 0, "plan: canaries=0 must be a whole number"),
     ("plan.controls", -1, "plan.controls: Input should be greater th"),
     (
         "plan.formats",
@@ -176,14 +175,25 @@ def test_signed_but_not_sound(manifest: Manifest, place: str, value: Any, messag
         assert secret not in said.removeprefix("manifest.json")
 
 
-@pytest.mark.parametrize("change", [{"form": "text"}, {"turn": "user"}, {"prompt_field": "q"}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"form": "text"},
+        {"turn": "user"},
+        {"prompt_field": "q"},
+        {"context": "secret"},
+        {"chat_template": "secret"},
+        {"template_sha256": "ab"},
+        {"turn": "plain", "form": "text", "loss": "all"},
+    ],
+)
 def test_a_wrapping_that_cannot_be(manifest: Manifest, change: dict[str, Any]) -> None:
     wrapping = Wrapping(turn="assistant", loss="completion", form="implicit_preference")
     values = today(manifest)
-    values["corpus"]["wrapping"] = WrappingRecord.of(wrapping).model_dump(mode="json")
+    values["corpus"]["wrapping"] = TypeAdapter(Wrapping).dump_python(wrapping, mode="json")
     assert read(signed(values)).wrapping == wrapping
     values["corpus"]["wrapping"] |= change
-    with pytest.raises(ManifestError, match=r"the manifest is not sound: .*; insert again"):
+    with pytest.raises(ManifestError, match=r"corpus.{1,2}wrapping.*: .*insert again"):
         read(signed(values))
 
 
@@ -194,7 +204,7 @@ def test_a_part_that_is_missing(manifest: Manifest) -> None:
         with pytest.raises(ManifestError, match=rf"manifest.json: {part}: Field required; take"):
             read(signed(lacking))
     for part in ("plan", "corpus"):
-        for name in values[part].keys() - {"witness"}:  # a manifest without it has none
+        for name in values[part]:
             lacking = {**values, part: {k: v for k, v in values[part].items() if k != name}}
             with pytest.raises(ManifestError, match=rf"{part}.{name}: Field required"):
                 read(signed(lacking))
@@ -234,14 +244,12 @@ def test_secrets_and_seeds_stay_out_of_the_repr_of_the_file(manifest: Manifest) 
 
 def test_no_value_is_in_what_pydantic_says(manifest: Manifest) -> None:
     file = ManifestFile.model_validate(manifest, from_attributes=True)
-    fields: list[tuple[Record, tuple[str, ...]]] = [
-        (file.plan, ("seed", "inclusion_seed", "formats")),
-        (file.corpus, ("separator",)),
-    ]
-    for record, names in fields:
+    fields = {"plan": ("seed", "inclusion_seed", "formats"), "corpus": ("separator",)}
+    for part, names in fields.items():
         for name in names:
+            damaged = {**vars(getattr(file, part)), name: -665577.5}
             with pytest.raises(ValidationError, match=name) as refused:
-                type(record).model_validate({**vars(record), name: -665577.5})
+                ManifestFile.model_validate({**vars(file), part: damaged})
             assert "665577" not in str(refused.value)
     for name in ("index", "text"):
         entry = {**vars(file.entries[0]), name: -665577.5}

@@ -20,8 +20,8 @@ from typing import IO, Any, Protocol
 
 from lmexposure._validate import one_of
 from lmexposure.canaries.corpora import ADAPTERS
-from lmexposure.canaries.insertion import About, Hashes, Same, Taken, constants_of, named_errors
-from lmexposure.canaries.manifest import Manifest
+from lmexposure.canaries.insertion import Hashes, Same, Taken, constants_of, named_errors
+from lmexposure.canaries.manifest import CorpusRecord, Manifest
 from lmexposure.canaries.row_schema import RowSchema
 from lmexposure.errors import CorpusError
 
@@ -275,12 +275,17 @@ class FileCorpus:
         named = f"of {len(self.sources)} files" if several else self.sources[0].name
         return f"the corpus {named} holds only blank lines; give a file with text in it"
 
-    def about(self) -> About:
+    def about(self) -> CorpusRecord:
         """What a manifest says of these files."""
         layout = self.layout
-        name = self.sources[0].path.name if len(self.sources) == 1 else ""
-        about = About(layout.name, name, layout.text_field, tuple(layout.fields), layout.separator)
-        return about._replace(wrapping=layout.schema.record if layout.schema else None)
+        return CorpusRecord(
+            layout=layout.name,
+            name=self.sources[0].path.name if len(self.sources) == 1 else "",
+            text_field=layout.text_field,
+            constant_fields=tuple(sorted(layout.fields)),
+            separator=layout.separator,
+            wrapping=layout.schema.record if layout.schema else None,
+        )
 
     def sha256(self) -> str:
         """As a manifest has it: of the contents of all files, or of the texts of tables."""
