@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lmexposure.canaries import (
+    CorpusRecord,
     FileCorpus,
     Format,
     Manifest,
@@ -18,7 +19,6 @@ from lmexposure.canaries import (
 from lmexposure.canaries.corpora.text import Block, layout_of
 from lmexposure.canaries.fills import count_fills
 from lmexposure.canaries.insertion import (
-    About,
     Cut,
     Merge,
     Placement,
@@ -50,7 +50,7 @@ def block(texts: Sequence[str], first: int = 1) -> Block:
 @given(st.integers(0, 40), st.integers(4, 60), st.lists(st.integers(0, 60), max_size=6))
 def test_parts_together_are_the_whole(seed: int, documents: int, cuts: list[int]) -> None:
     texts = [f"document {i}" for i in range(documents)]
-    entries = manifest_of(plan(seed), About("lines"), documents=documents).entries
+    entries = manifest_of(plan(seed), CorpusRecord(layout="lines"), documents=documents).entries
     placement = Placement(entries)
     whole = Merge(placement).part(block(texts)).content
     edges = [0, *sorted(min(cut, documents) for cut in cuts), documents]
@@ -94,7 +94,7 @@ TEXTS = ["a", "b", "My PIN is 0007", "c"]
 
 @pytest.fixture
 def inserted() -> tuple[list[str], Manifest]:
-    manifest = manifest_of(SMALL, About("lines"), documents=4, set_aside={"pin": [7]})
+    manifest = manifest_of(SMALL, CorpusRecord(layout="lines"), documents=4, set_aside={"pin": [7]})
     placement = Placement(manifest.entries)
     return [
         text

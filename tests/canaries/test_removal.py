@@ -136,9 +136,7 @@ def test_a_corpus_that_changed_since(
 
 def test_what_cannot_be_checked_is_not_called_checked(tmp_path: Path) -> None:
     out, manifest = inserted(tmp_path)
-    unknown = replace(
-        manifest, corpus=manifest.corpus.model_copy(update={"sha256": "", "verified": False})
-    )
+    unknown = replace(manifest, corpus=replace(manifest.corpus, sha256="", verified=False))
     sidecar_path(out).unlink()
     assert not remove_from_files([out], unknown, tmp_path / "without").checked
 
