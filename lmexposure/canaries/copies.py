@@ -191,8 +191,7 @@ def listed_files(sources: Files) -> list[str | Path]:
 def _insert(
     corpus: FileCorpus, out: Path, plan: Plan, reading: Reading, before: Manifest | None
 ) -> Manifest:
-    if corpus.layout.schema is not None:
-        corpus.layout.schema.check_around(plan.hidden_formats)
+    corpus.layout.schema.check_around(plan.hidden_formats)
     scan = scan_corpus(corpus, plan.hidden_formats if reading.verify else ())
     if reading.total not in (None, scan.documents):
         raise CorpusError(
@@ -354,8 +353,8 @@ def check_same(
     same = {
         "plan": manifest.plan == plan,
         "layout": manifest.layout == layout.name,
-        "text field": corpus.text_field == layout.text_field,
-        "wrapping": corpus.wrapping == (layout.schema.record if layout.schema else None),
+        "text field": corpus.text_field == layout.schema.name,
+        "wrapping": corpus.wrapping == layout.schema.record,
         "choice of constant fields": set(corpus.constant_fields) == set(reading.fields or ()),
         "choice about existing fills": not manifest.set_aside.keys() & manifest.formats.keys()
         or reading.existing == "set_aside",

@@ -11,12 +11,12 @@ import json
 import sys
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from lmexposure._validate import of_type, one_of
 from lmexposure.canaries.fills import Found, Sought, add_fills
@@ -26,6 +26,17 @@ from lmexposure.canaries.plan import WITNESS, Canary, Plan
 from lmexposure.canaries.plan import draw as draw_plan
 from lmexposure.errors import CorpusError
 
+if TYPE_CHECKING:
+    from lmexposure.canaries.corpora.files import FileCorpus, FileSource
+    from lmexposure.canaries.corpora.in_memory import InMemory
+    from lmexposure.canaries.corpora.tables import TablePart
+    from lmexposure.canaries.corpora.text import Block
+
+    Part = Block | TablePart | InMemory  # some documents, one after another; it does not change
+    Source = FileSource | InMemory  # a file of a corpus, or all that is held in memory
+    Corpus = FileCorpus | InMemory  # a container of documents
+else:  # which import this module
+    Part = Source = Corpus = Any
 Existing = Literal["refuse", "set_aside"]
 Taken = Callable[[bytes], object]
 # Says of one written part after another whether it was made of what is next in a source; of None,
@@ -47,78 +58,6 @@ class Written(NamedTuple):
     part: "Part"
     rest: "Part"
     added: Sequence[tuple[int, str]]
-
-
-class Part(Protocol):
-    """Some documents of a corpus, one after another; it does not change."""
-
-    @property
-    def documents(self) -> int:
-        """How many begin here."""
-
-    @property
-    def lines(self) -> int:
-        """How many lines or rows."""
-
-    @property
-    def size(self) -> int:
-        """In units: bytes of a text, rows of a table."""
-
-    @property
-    def content(self) -> bytes:
-        """What is hashed of it."""
-
-    @property
-    def visible(self) -> bool:
-        """Whether any of it is more than white space."""
-
-    @property
-    def scans_lines(self) -> bool:
-        """Whether a searched text is many lines, so that a fill's place is its line."""
-
-    def searched(self, sought: Sought) -> Iterable[tuple[int, str]]:
-        """What may hold fills: (number of its first line or row in the file, from 1; text)."""
-
-    def merged(self, added: Sequence[tuple[int, str]]) -> Merged:
-        """With documents more: (number of the document here, from 0; text to put before it)."""
-
-    def without(self, documents: Sequence[int]) -> "tuple[Part, list[str | None]]":
-        """The rest without these documents (from 0, ascending), and their texts (None: no text)."""
-
-    def same(self, other: "Part") -> bool:
-        """Whether nothing differs, also of what is not hashed."""
-
-
-class Source(Protocol):
-    """A file of a corpus, or all that is held in memory."""
-
-    @property
-    def name(self) -> str:
-        """What messages call it."""
-
-    def parts(self, *, taken: Taken | None = None, known: bool = False) -> Iterator[Part]:
-        """The documents from the beginning; what cannot be read is refused."""
-
-    def guarded(self) -> AbstractContextManager[None]:
-        """Errors meanwhile name the source; it must not change."""
-
-
-class Corpus(Protocol):
-    """A container of documents."""
-
-    @property
-    def sources(self) -> Sequence[Source]:
-        """Its files in their order, or what is held in memory."""
-
-    @property
-    def place(self) -> str:
-        """What the place of a fill is called: "line", "row" or "record"."""
-
-    def blank(self, documents: int) -> str:
-        """What to say where none of its documents holds text."""
-
-    def about(self) -> CorpusRecord:
-        """What a manifest says of the container, whose documents are not counted yet."""
 
 
 class Hashes:

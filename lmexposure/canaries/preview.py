@@ -49,8 +49,7 @@ def preview_insertion(
 ) -> Preview:
     """What an insertion into these files would do; nothing is written."""
     corpus = FileCorpus(corpus_files(sources), layout)
-    if layout.schema is not None:
-        layout.schema.check_around(plan.hidden_formats)
+    layout.schema.check_around(plan.hidden_formats)
     scan = scan_corpus(corpus, plan.hidden_formats)
     entries, set_aside = draw(plan, scan, existing, place=corpus.place)
     merge, before, after = Merge(Placement(entries)), 0, 0

@@ -206,9 +206,7 @@ class InsertionStep:
         """The batch with rows more: (row that a copy goes before, from 0; text of the copy)."""
         part: Any
         if is_instance_of(batch, "pyarrow.Table"):
-            chats = self._schema if self._schema.chat else None
-            layout = TableLayout(text_field=self.text_field, fields=self.fields, schema=chats)
-            part = TablePart(batch, layout).merged(added).part
+            part = TablePart(batch, TableLayout(schema=self._schema)).merged(added).part
             # In one piece, since each slice is pickled with all of the table that it is of.
             return part.rows.combine_chunks() if added else batch
         schema = self._schema

@@ -26,6 +26,7 @@ from lmexposure.canaries.insertion import (
     manifest_of,
     scan_corpus,
 )
+from lmexposure.canaries.row_schema import RowSchema
 from lmexposure.errors import CorpusError
 
 FORMAT = Format(name="code", template="My code is {digits:6}.")
@@ -36,7 +37,7 @@ def plan(seed: int = 3, **more: object) -> Plan:
     return Plan(formats=(FORMAT,), seed=seed, **settings)  # type: ignore[arg-type]
 
 
-TEXT = layout_of("lines", "text", {})
+TEXT = layout_of("lines", RowSchema())
 PIN = Format(name="pin", template="My PIN is {digits:4}")
 SMALL = Plan(formats=(PIN,), canaries=1, repetitions=(2,), controls=1, seed=3)
 

@@ -2,10 +2,10 @@
 
 import json
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import groupby
 from pathlib import Path
@@ -196,9 +196,7 @@ class Lines:
     separator: ClassVar[str | None] = "\n"
     scans_lines: ClassVar[bool] = True
     place: ClassVar[str] = "line"
-    text_field: ClassVar[str | None] = None
-    fields: ClassVar[Mapping[str, Any]] = {}
-    schema: ClassVar[RowSchema | None] = None
+    schema: RowSchema  # what of a line is its text, and what a canary makes of it
 
     def starts(self, block: Block) -> NDArray[np.int64] | None:
         """At which bytes of the block its documents begin; None: wherever a line does."""
@@ -333,13 +331,11 @@ class Paragraphs(Lines):
 
 @dataclass(frozen=True, kw_only=True)
 class Records(Lines):
-    """Every line that is not blank is a JSON object; the document is one of its fields."""
+    """Every line that is not blank is a JSON object; its text is a field, or a chat's strings."""
 
     name: ClassVar[Literal["lines", "paragraphs", "jsonl"]] = "jsonl"
     separator: ClassVar[str | None] = None
     scans_lines: ClassVar[bool] = False
-    text_field: str  # type: ignore[misc]
-    fields: Mapping[str, Any] = field(default_factory=dict)  # type: ignore[misc]
 
     def starts(self, block: Block) -> NDArray[np.int64]:
         """At which bytes a line begins that is not blank."""
@@ -350,21 +346,22 @@ class Records(Lines):
 
     def searched(self, block: Block, sought: Sought) -> Iterator[tuple[int, str]]:
         """The texts of the records that may hold a fill."""
-        texts = self._quick_texts(block)
-        numbered = self._texts(block) if texts is None else enumerate(texts, block.first_line)
-        return sought.among(numbered)
+        return sought.among(self._texts(block))
 
     def render(self, text: str, neighbour: bytes, end: bytes, number: int) -> bytes:
         """A record like its neighbour, with this text and the constants."""
-        record = {**self._record(neighbour, number), **self.fields, self.text_field: text}
-        return json.dumps(record).encode() + end
+        record = json_object(neighbour, number)
+        if not self.schema.chat:
+            self._text(record, number)  # refuses a record without one
+        return json.dumps(self.schema.row(record, text)).encode() + end
 
     def text(self, line: bytes) -> str | None:
         """The text of the record of this line; None: it is none."""
         try:
-            return str(self._record(line, 1)[self.text_field])
+            found = self.schema.canary(json_object(line, 1))
         except CorpusError:
             return None
+        return found if isinstance(found, str) else None
 
     def documents(self, path: Path) -> Iterator[str]:
         """The text of each record."""
@@ -375,19 +372,17 @@ class Records(Lines):
     def records(self, path: Path) -> Iterator[dict[str, Any]]:
         """Each record with all its fields."""
         for block in self.parts(path):
-            for number, line in enumerate(block.split, block.first_line):
-                if not line.isspace():
-                    yield json_object(line, number)
+            for number, line in _filled(block):
+                yield json_object(line, number)
 
     def _texts(self, block: Block) -> Iterator[tuple[int, str]]:
         """(number of the line, text) of each record."""
-        texts = self._quick_texts(block)
+        texts = None if self.schema.chat else self._quick_texts(block)
         if texts is not None:
             yield from enumerate(texts, block.first_line)
             return
-        for number, line in enumerate(block.split, block.first_line):
-            if not line.isspace():
-                yield number, str(self._record(line, number)[self.text_field])
+        for number, line in _filled(block):
+            yield number, self._text(self._read(line, number), number)
 
     @cached_property
     def _loads(self) -> Callable[[bytes], Any]:
@@ -401,7 +396,7 @@ class Records(Lines):
 
     def _quick_texts(self, block: Block) -> list[str] | None:
         """The texts, or None where a line is blank, or must be read on its own."""
-        loads, name = self._loads, self.text_field
+        loads, name = self._loads, self.schema.name
         try:
             texts = [loads(line)[name] for line in block.split]
         except (ValueError, KeyError, TypeError, IndexError, RecursionError):
@@ -412,61 +407,30 @@ class Records(Lines):
         quick = loads is not json.loads or all(map(str.isprintable, texts))
         return texts if quick else None
 
-    def _record(self, line: bytes, number: int) -> dict[str, Any]:
-        record = json_object(line, number)
-        if not isinstance(record.get(self.text_field), str):
-            what = "is not a string" if self.text_field in record else "is missing"
-            raise CorpusError(
-                f"line {number}: field {self.text_field!r} {what}; name the field that holds the "
-                f"text (this record has {', '.join(map(repr, record)) or 'none'})"
-            )
-        check_characters(number, record[self.text_field])
-        return record
-
-
-@dataclass(frozen=True, kw_only=True)
-class Chats(Records):
-    """Every line that is not blank is a JSON object, whose text is all its strings together."""
-
-    # where in a record a canary is, and what is around it
-    schema: RowSchema  # type: ignore[misc]
-
-    def searched(self, block: Block, sought: Sought) -> Iterator[tuple[int, str]]:
-        """The texts of the records that may hold a fill."""
-        return sought.among(self._texts(block))
-
-    def render(self, text: str, neighbour: bytes, end: bytes, number: int) -> bytes:
-        """A record like its neighbour, with this text in its wrapping and the constants."""
-        return json.dumps(self.schema.row(json_object(neighbour, number), text)).encode() + end
-
-    def text(self, line: bytes) -> str | None:
-        """The canary of the record of this line; None: it is none."""
-        try:
-            found = self.schema.canary(json_object(line, 1))
-        except CorpusError:
-            return None
-        return found if isinstance(found, str) else None
-
-    def documents(self, path: Path) -> Iterator[str]:
-        """All strings of each record."""
-        for block in self.parts(path):
-            for _, text in self._texts(block):
-                yield text
-
-    def _texts(self, block: Block) -> Iterator[tuple[int, str]]:
-        """(number of the line, all strings) of each record."""
-        for number, line in enumerate(block.split, block.first_line):
-            if not line.isspace():
-                text = self.schema.text(number, self._read(line, number))
-                check_characters(number, text)
-                yield number, text
-
     def _read(self, line: bytes, number: int) -> Any:
         try:
             record = self._loads(line)
         except (ValueError, RecursionError):
             return json_object(line, number)  # says what is wrong, or reads what orjson does not
         return record if isinstance(record, dict) else json_object(line, number)
+
+    def _text(self, record: dict[str, Any], number: int) -> str:
+        name = self.schema.name
+        if not self.schema.chat and not isinstance(record.get(str(name)), str):
+            what = "is not a string" if name in record else "is missing"
+            raise CorpusError(
+                f"line {number}: field {name!r} {what}; name the field that holds the "
+                f"text (this record has {', '.join(map(repr, record)) or 'none'})"
+            )
+        text = str(self.schema.text(number, record))
+        check_characters(number, text)
+        return text
+
+
+def _filled(block: Block) -> Iterator[tuple[int, bytes]]:
+    """The lines that are not blank, with their numbers."""
+    lines = enumerate(block.split, block.first_line)
+    return ((number, line) for number, line in lines if not line.isspace())
 
 
 def check_characters(number: int, text: str) -> None:
@@ -494,24 +458,17 @@ def json_object(line: bytes, number: int) -> dict[str, Any]:
     return record
 
 
-TextLayout = Lines  # or one of its kinds
-
-
-def layout_of(
-    name: str, text_field: str, fields: Mapping[str, Any], schema: RowSchema | None = None
-) -> TextLayout:
+def layout_of(name: str, schema: RowSchema) -> Lines:
     """The layout with this name; constants must be JSON, and go with records, as chats do."""
-    if name != Records.name:
-        if fields:
-            raise CorpusError(f"fields={sorted(fields)} go with layout 'jsonl', not {name!r}")
-        return Paragraphs() if name == Paragraphs.name else Lines()
+    fields = sorted(schema.fields)
+    if name != Records.name and fields:
+        raise CorpusError(f"fields={fields} go with layout 'jsonl', not {name!r}")
     try:
-        json.dumps(dict(fields))
+        json.dumps(schema.fields)
     except (TypeError, ValueError) as failure:
-        raise CorpusError(f"fields={sorted(fields)} must be JSON values: {failure}") from None
-    if schema is not None:
-        return Chats(text_field=text_field, fields=dict(fields), schema=schema)
-    return Records(text_field=text_field, fields=dict(fields))
+        raise CorpusError(f"fields={fields} must be JSON values: {failure}") from None
+    kinds: tuple[type[Lines], ...] = (Lines, Paragraphs, Records)
+    return next(kind for kind in kinds if kind.name == name)(schema=schema)
 
 
 @cache

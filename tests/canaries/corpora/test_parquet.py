@@ -17,6 +17,7 @@ from lmexposure.canaries import (
     preview_insertion,
 )
 from lmexposure.canaries.corpora import tables
+from lmexposure.canaries.row_schema import RowSchema
 from lmexposure.errors import CorpusError
 
 PIN = Format(name="pin", template="My PIN is {digits:4}")
@@ -79,7 +80,7 @@ def test_a_row_group_of_one_value_takes_no_more_memory_than_it_may(
     monkeypatch.setattr(tables, "_LARGEST_GROUP", 1 << 22)
     monkeypatch.setattr(tables, "_BATCH_BYTES", 1 << 20)
     before, peak = pa.total_allocated_bytes(), 0
-    layout = tables.Parquet(text_field="text")
+    layout = tables.Parquet(schema=RowSchema("text"))
     for read in (lambda: layout.documents(path), lambda: layout.tables(path)):
         with pytest.raises(CorpusError, match=r"row group 0 takes more than [12] MiB of memory"):
             for _ in read():

@@ -17,6 +17,7 @@ from lmexposure.canaries import (
     layout_named,
 )
 from lmexposure.canaries.corpora.tables import TableLayout, TablePart
+from lmexposure.canaries.row_schema import RowSchema
 from lmexposure.errors import CorpusError
 
 PIN = Format(name="pin", template="My PIN is {digits:4}")
@@ -34,7 +35,7 @@ COLUMNS: dict[str, pa.Array] = {
 
 
 def part(table: Any, **fields: Any) -> TablePart:
-    return TablePart(table, TableLayout(text_field="text", fields=fields))
+    return TablePart(table, TableLayout(schema=RowSchema("text", fields)))
 
 
 def test_merged_and_cut_again() -> None:
