@@ -13,8 +13,7 @@ from lmexposure._types import Checked, Count, Rows
 from lmexposure._validate import integer
 from lmexposure.canaries.language import Language, ambiguous_text, may_nest
 from lmexposure.canaries.template import (
-    Characters,
-    Choice,
+    CheckDigit,
     Literal,
     Part,
     clean_lists,
@@ -186,11 +185,6 @@ class Format(Checked):
         return first.text if isinstance(first, Literal) else ""
 
     @property
-    def redacted(self) -> str:
-        """The text with every hole masked, the same for all secrets: for tables and logs."""
-        return "".join(part.mask for part in self._parts)
-
-    @property
     def characters(self) -> str:
         """Every character that some fill holds, each once, sorted: what a tokenizer must know."""
         return "".join(sorted(set("".join(part.characters for part in self._parts))))
@@ -318,7 +312,7 @@ class Format(Checked):
         integer("k", k, low=0, high=self.free_characters(index), error=FormatError)
         left = 1
         for part, piece in zip(self._parts, self._written(index), strict=True):
-            if not isinstance(part, Characters | Choice):
+            if isinstance(part, CheckDigit) or not part.is_free:
                 continue
             # Whoever knows what follows an entry knows that it was not a longer one.
             left *= 1 if k > len(piece) else part.left(piece[:k])

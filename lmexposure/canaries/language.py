@@ -12,7 +12,6 @@ from lmexposure.canaries.template import (
     NO_DIGITS,
     CheckDigit,
     Choice,
-    Literal,
     LuhnSums,
     Part,
     luhn_digit,
@@ -235,7 +234,7 @@ def _reachable(parts: tuple[Part, ...], start: _Config) -> set[_Config]:
     while queue:
         config = queue.popleft()
         options = _options(parts, config)
-        listed = isinstance(parts[config[0]], Choice | Literal)
+        listed = isinstance(parts[config[0]], Choice)
         for character in options if listed else options[:1]:  # else all lead to the same place
             for after in _following(parts, config, character, character):
                 if after[0] < len(parts) and after not in found:
@@ -251,7 +250,7 @@ def _next_nested(
     if outer[0] == len(parts):
         return
     shared = set(_options(parts, outer)) & set(_options(parts, inner))
-    if not any(isinstance(parts[number], Choice | Literal) for number, _ in (outer, inner)):
+    if not any(isinstance(parts[number], Choice) for number, _ in (outer, inner)):
         shared = set(sorted(shared)[:1])  # in other holes one character leads where another does
     for character in shared:
         for outer_after in _following(parts, outer, character, character):

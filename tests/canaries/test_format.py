@@ -121,11 +121,6 @@ def test_revealed_does_not_tell_where_an_open_entry_ends() -> None:
     assert one.revealed(1, 7) == "Elmwood St"
 
 
-def test_redacted_is_the_same_for_all() -> None:
-    one = Format(name="a", template="I: {digits:2} {choice:c}", lists={"c": ["Al", "Bert"]})
-    assert one.redacted == "I: ** ***"
-
-
 def test_dict_and_pickle_round_trip() -> None:
     one = Format(name="a", template="{choice:c}", lists={"c": ["Al", "Bert"]}, source="here")
     one.viable("A")

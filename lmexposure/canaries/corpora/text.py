@@ -244,38 +244,30 @@ class Lines:
     ) -> Iterator[Block]:
         """Blocks of about this many bytes, each read (and taken) while others are worked on."""
         _keep_freed_blocks()
-        with open_content(path) as stream:
-            name = name or str(path)
-            pieces = _whole_lines(name, stream, block_bytes, taken)
-            with closing(ahead(pieces)) as ready:
-                yield from self._blocks(name, ready, known=known, first_end=first_end)
-
-    def streamed(self, name: str, stream: IO[bytes], taken: Taken | None) -> Iterator[Block]:
-        """The same of a stream, which messages call `name`; no more is read than is asked for."""
-        return self._blocks(name, _whole_lines(name, stream, _BLOCK_BYTES, taken))
-
-    def _blocks(
-        self, name: str, pieces: Iterable[bytes], *, known: bool = False, first_end: bytes = b""
-    ) -> Iterator[Block]:
+        name = name or str(path)
         offset, number, after_blank = 0, 1, True
-        for data in pieces:
-            if not known:
-                _check_text(name, data, offset)
-            has_bom = offset == 0 and data.startswith(BOM)
-            offset += len(data)
-            data = data[len(BOM) * has_bom :]
-            first_end = first_end or line_end(data[: data.find(b"\n") + 1])
-            block = Block(
-                layout=self,
-                data=data,
-                first_line=number,
-                has_bom=has_bom,
-                after_blank=after_blank,
-                default_end=first_end,
-            )
-            if data:
-                yield block
-            number, after_blank = number + block.lines, block.ends_blank
+        with (
+            open_content(path) as stream,
+            closing(ahead(_whole_lines(name, stream, block_bytes, taken))) as ready,
+        ):
+            for data in ready:
+                if not known:
+                    _check_text(name, data, offset)
+                has_bom = offset == 0 and data.startswith(BOM)
+                offset += len(data)
+                data = data[len(BOM) * has_bom :]
+                first_end = first_end or line_end(data[: data.find(b"\n") + 1])
+                block = Block(
+                    layout=self,
+                    data=data,
+                    first_line=number,
+                    has_bom=has_bom,
+                    after_blank=after_blank,
+                    default_end=first_end,
+                )
+                if data:
+                    yield block
+                number, after_blank = number + block.lines, block.ends_blank
         if number == 1:
             raise CorpusError(f"the corpus {name} is empty; give a file with text in it")
 
