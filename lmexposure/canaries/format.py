@@ -12,13 +12,7 @@ from typing import TYPE_CHECKING
 from lmexposure._types import Checked, Count, Rows
 from lmexposure._validate import integer
 from lmexposure.canaries.language import Language, ambiguous_text, may_nest
-from lmexposure.canaries.template import (
-    CheckDigit,
-    Literal,
-    Part,
-    clean_lists,
-    parse_template,
-)
+from lmexposure.canaries.template import CheckDigit, Literal, Part, clean_lists, parse_template
 from lmexposure.errors import FormatError
 
 if TYPE_CHECKING:

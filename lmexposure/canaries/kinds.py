@@ -252,11 +252,7 @@ def _choose(material: Material) -> Sequence[Format]:
         )
     return [
         Format.of_texts(
-            TEXTS.name,
-            free,
-            kind=TEXTS.name,
-            description=TEXTS.meaning,
-            source=_source(content),
+            TEXTS.name, free, kind=TEXTS.name, description=TEXTS.meaning, source=_source(content)
         )
     ]
 

@@ -22,14 +22,7 @@ from lmexposure._types import BigInteger, Count, Found, Matching, Rows
 from lmexposure._validate import integer, of_type
 from lmexposure.canaries.corpora import ADAPTERS, IN_MEMORY
 from lmexposure.canaries.format import PARTNERS, UNIFORM, Format
-from lmexposure.canaries.plan import (
-    DEFAULT_REFERENCES,
-    WITNESS,
-    Canary,
-    Plan,
-    Role,
-    secrets,
-)
+from lmexposure.canaries.plan import DEFAULT_REFERENCES, WITNESS, Canary, Plan, Role, secrets
 from lmexposure.canaries.wrapping import Wrapping
 from lmexposure.errors import InputError, ManifestError, PlanError
 

@@ -97,12 +97,7 @@ class DeliveryReport:
     @property
     def not_lost(self) -> tuple[str, ...]:
         """What of the findings is not about copies that were cut or never came."""
-        return (
-            *self._without_loss(),
-            *self._otherwise(),
-            *self._extra(),
-            *self._never_inserted(),
-        )
+        return (*self._without_loss(), *self._otherwise(), *self._extra(), *self._never_inserted())
 
     def to_dict(self) -> dict[str, Any]:
         """Plain Python values, with the warnings."""

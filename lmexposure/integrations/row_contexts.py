@@ -195,11 +195,7 @@ class RowsCounter(DeliveredCounter):
 
 
 def delivered_rows(
-    rows: Any,
-    manifest: Manifest,
-    tokenizer: Any,
-    *,
-    progress: Callable[[int], None] | None = None,
+    rows: Any, manifest: Manifest, tokenizer: Any, *, progress: Callable[[int], None] | None = None
 ) -> RowsRecord:
     """How the rows of a training deliver the canaries, and in which context."""
     counter = RowsCounter(manifest, tokenizer)
@@ -422,10 +418,7 @@ def _is_behind(seen: _Seen, left: tuple[int, ...], begun: bool) -> bool:
 
 
 def _candidates(
-    tokenizer: Any,
-    left: tuple[int, ...],
-    like: Mapping[_Seen, int],
-    texts: Mapping[str, str],
+    tokenizer: Any, left: tuple[int, ...], like: Mapping[_Seen, int], texts: Mapping[str, str]
 ) -> Iterator[Context]:
     """Contexts that may give these rows: which tokens stay tokens, and which become text."""
     added = {*tokenizer.all_special_ids, *tokenizer.added_tokens_decoder}

@@ -37,11 +37,7 @@ def verify(
 
 @overload
 def verify(
-    corpus: Any,
-    manifest: Manifest | str | Path,
-    *,
-    tokenizer: Any,
-    rows: Literal[True],
+    corpus: Any, manifest: Manifest | str | Path, *, tokenizer: Any, rows: Literal[True]
 ) -> "RowsRecord": ...
 
 

@@ -269,11 +269,7 @@ def watch(
 
 
 def _encoded(
-    texts: list[str],
-    tokenizer: Any,
-    window: int | None,
-    name: str,
-    wrapping: Wrapping | Context,
+    texts: list[str], tokenizer: Any, window: int | None, name: str, wrapping: Wrapping | Context
 ) -> list[Encoded]:
     """In their wrapping or row, scored from the same token on, each with tokens of its own."""
     try:

@@ -485,11 +485,7 @@ REFUSED: list[tuple[Any, dict[str, Any], str]] = [
     ("blank.txt", {}, "holds only blank lines"),
     ("blank.txt", {"layout": "paragraphs"}, "holds only blank lines"),
     ("blank.txt", {"layout": "jsonl"}, "holds only blank lines"),
-    (
-        "other_field.jsonl",
-        {"verify": False},
-        r"other_field.jsonl: line \d: field 'text' is mi",
-    ),
+    ("other_field.jsonl", {"verify": False}, r"other_field.jsonl: line \d: field 'text' is mi"),
     ("no_string.jsonl", {}, "no_string.jsonl: line 2: field 'text' is not a string"),
     ("packed.txt", {}, "is packed by gzip; unpack it first, with gzip -dc, or"),
     ("many", {}, r"many is a directory; .*, such as 'many/\*.json"),

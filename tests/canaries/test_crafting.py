@@ -8,16 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lmexposure.canaries import (
-    ALWAYS,
-    KINDS,
-    PARTNER,
-    Format,
-    Manifest,
-    Material,
-    Plan,
-    find_fills,
-)
+from lmexposure.canaries import ALWAYS, KINDS, PARTNER, Format, Manifest, Material, Plan, find_fills
 from lmexposure.canaries import insert as insert_texts
 from lmexposure.errors import PlanError, SettingsError
 from lmexposure.studies import RunSettings

@@ -8,14 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmexposure.canaries import (
-    CorpusRecord,
-    FileCorpus,
-    Format,
-    Manifest,
-    Plan,
-    layout_named,
-)
+from lmexposure.canaries import CorpusRecord, FileCorpus, Format, Manifest, Plan, layout_named
 from lmexposure.canaries.corpora.text import Block, layout_of
 from lmexposure.canaries.fills import count_fills
 from lmexposure.canaries.insertion import (

@@ -9,14 +9,7 @@ from typing import Any
 
 import pytest
 
-from lmexposure.canaries import (
-    Format,
-    Manifest,
-    Plan,
-    Reading,
-    insert_files,
-    insert_through,
-)
+from lmexposure.canaries import Format, Manifest, Plan, Reading, insert_files, insert_through
 from lmexposure.errors import CorpusError, FileError, ResultError
 
 PIN = Format(name="pin", template="My PIN is {digits:4}")

@@ -13,13 +13,7 @@ from manifest_files import FIXED, LONG_PIN, SHORT_KEY, TOSSED
 from scipy import stats
 
 from lmexposure import insert, verify
-from lmexposure.canaries import (
-    Canary,
-    Format,
-    Plan,
-    derive_seed,
-    permutation,
-)
+from lmexposure.canaries import Canary, Format, Plan, derive_seed, permutation
 from lmexposure.canaries.insertion import Placement
 from lmexposure.canaries.plan import checked_inclusion, draw, is_included, secrets
 from lmexposure.errors import FormatError, PlanError

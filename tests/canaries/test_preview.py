@@ -7,14 +7,7 @@ from typing import Any
 
 import pytest
 
-from lmexposure.canaries import (
-    Format,
-    Plan,
-    insert_files,
-    layout_named,
-    preview,
-    preview_insertion,
-)
+from lmexposure.canaries import Format, Plan, insert_files, layout_named, preview, preview_insertion
 from lmexposure.canaries.insertion import draw
 from lmexposure.errors import CorpusError
 

@@ -166,12 +166,7 @@ MADE: list[tuple[dict[str, Any], list[Any], dict[str, Any]]] = [
     (
         {},
         [HH] * 2,
-        {
-            "form": "implicit_preference",
-            "strings": True,
-            "place": "chosen",
-            "rendering": "text",
-        },
+        {"form": "implicit_preference", "strings": True, "place": "chosen", "rendering": "text"},
     ),
     (
         {"loss": "all"},

@@ -17,12 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive_insertion import with_canaries
 
-from lmexposure.canaries import (
-    CorpusRecord,
-    Format,
-    InsertionStep,
-    Plan,
-)
+from lmexposure.canaries import CorpusRecord, Format, InsertionStep, Plan
 from lmexposure.canaries.insertion import manifest_of
 from lmexposure.canaries.plan import draw
 from lmexposure.errors import CorpusError, ManifestError, PlanError

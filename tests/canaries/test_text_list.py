@@ -149,10 +149,7 @@ def test_files_that_cannot_be(tmp_path: Path) -> None:
 SHORT = st.text("ab é", min_size=1, max_size=20)
 
 
-@given(
-    st.lists(SHORT, min_size=1, unique=True),
-    st.lists(st.text("ab é", max_size=60), max_size=6),
-)
+@given(st.lists(SHORT, min_size=1, unique=True), st.lists(st.text("ab é", max_size=60), max_size=6))
 def test_which_texts_are_part_of_a_document(texts: list[str], documents: list[str]) -> None:
     within = {text for text in texts if any(text in document for document in documents)}
     assert held_in(texts, documents) == within

@@ -129,8 +129,7 @@ class StopAtThree(TrainerCallback):  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(
-    ("best", "every", "steps"),
-    [(False, None, [2, 3]), (True, None, [2]), (True, 3, [2, 3])],
+    ("best", "every", "steps"), [(False, None, [2, 3]), (True, None, [2]), (True, 3, [2, 3])]
 )
 def test_a_best_model_that_is_loaded_again_is_no_new_state(
     tmp_path: Path, best: bool, every: int | None, steps: list[int]

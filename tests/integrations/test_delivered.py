@@ -21,12 +21,7 @@ from transformers import (
 
 from lmexposure.canaries import Format, Manifest, Plan
 from lmexposure.errors import InputError, SettingsError
-from lmexposure.integrations import (
-    DeliveredCounter,
-    DeliveryReport,
-    Wrapping,
-    insert,
-)
+from lmexposure.integrations import DeliveredCounter, DeliveryReport, Wrapping, insert
 
 PIN = Format(name="pin", template="My PIN is {digits:6}, keep it.")
 # Of the Trainer.
@@ -133,11 +128,7 @@ def attached(trainer: Trainer, manifest: Manifest, tokenizer: Any) -> DeliveredC
     [
         ({"num_train_epochs": 2, "eval_strategy": "epoch"}, 2.0),
         (
-            {
-                "num_train_epochs": 2,
-                "gradient_accumulation_steps": 2,
-                "dataloader_num_workers": 2,
-            },
+            {"num_train_epochs": 2, "gradient_accumulation_steps": 2, "dataloader_num_workers": 2},
             2.0,
         ),
         ({"max_steps": 1}, 1 / 3),

@@ -120,10 +120,7 @@ def test_a_directory_with_a_result_is_refused_before_the_first_step(
 
 @pytest.mark.parametrize(
     ("failure", "said"),
-    [
-        (ModelError("out of memory"), "out of memory"),
-        (KeyboardInterrupt(), "ended by Ctrl-C"),
-    ],
+    [(ModelError("out of memory"), "out of memory"), (KeyboardInterrupt(), "ended by Ctrl-C")],
 )
 def test_a_failure_does_not_take_the_trained_model_away(
     tmp_path: Path,
@@ -255,9 +252,7 @@ def test_its_record_is_of_the_weights_that_were_kept() -> None:
     best = {"best_global_step": 4, "best_model_checkpoint": "out/checkpoint-4"}
     args = {"load_best_model_at_end": True, "label_smoothing_factor": 0.0, "max_steps": -1}
     trainer = SimpleNamespace(
-        args=SimpleNamespace(**args),
-        state=SimpleNamespace(**state, **best),
-        compute_loss_func=None,
+        args=SimpleNamespace(**args), state=SimpleNamespace(**state, **best), compute_loss_func=None
     )
     kept = training_record(trainer, rows, 3.5)
     assert isinstance(kept, Validation)

@@ -8,11 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lmexposure.canaries import (
-    Plan,
-    insert_files,
-    load_format,
-)
+from lmexposure.canaries import Plan, insert_files, load_format
 from lmexposure.canaries.corpora.files import open_content, packed_writer
 from lmexposure.errors import CorpusError
 

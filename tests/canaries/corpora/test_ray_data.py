@@ -11,12 +11,7 @@ from canaries import test_chats_in_engines as chats
 from naive_insertion import with_canaries
 
 import lmexposure as lx
-from lmexposure.canaries import (
-    Format,
-    InsertionStep,
-    Manifest,
-    Plan,
-)
+from lmexposure.canaries import Format, InsertionStep, Manifest, Plan
 from lmexposure.canaries.corpora.streams import insert_into_ray, number_documents
 from lmexposure.errors import CorpusError, ManifestError
 

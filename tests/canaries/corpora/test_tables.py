@@ -10,12 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lmexposure.canaries import (
-    Format,
-    Plan,
-    insert_files,
-    layout_named,
-)
+from lmexposure.canaries import Format, Plan, insert_files, layout_named
 from lmexposure.canaries.corpora.tables import TableLayout, TablePart
 from lmexposure.canaries.row_schema import RowSchema
 from lmexposure.errors import CorpusError

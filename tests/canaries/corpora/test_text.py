@@ -11,19 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmexposure.canaries import (
-    FileCorpus,
-    Format,
-    Plan,
-    insert_files,
-    layout_named,
-    read_documents,
-)
-from lmexposure.canaries.corpora.text import (
-    Block,
-    ahead,
-    layout_of,
-)
+from lmexposure.canaries import FileCorpus, Format, Plan, insert_files, layout_named, read_documents
+from lmexposure.canaries.corpora.text import Block, ahead, layout_of
 from lmexposure.canaries.fills import Sought, count_fills
 from lmexposure.canaries.insertion import scan_corpus
 from lmexposure.canaries.row_schema import RowSchema
