@@ -20,14 +20,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from lmexposure.canaries.copies import (
         Files,
+        Preview,
         Reading,
-        Sidecar,
         copies_of,
-        in_insertion_order,
         insert_copies,
         insert_files,
         listed_files,
-        read_sidecars,
+        preview_insertion,
     )
     from lmexposure.canaries.corpora import ADAPTERS, layouts_listed
     from lmexposure.canaries.corpora.files import (
@@ -77,10 +76,10 @@ if TYPE_CHECKING:
         permutation,
         witness_copies,
     )
-    from lmexposure.canaries.preview import Preview, preview_insertion
     from lmexposure.canaries.recognition import recognise, wrapping_among
     from lmexposure.canaries.removal import Removal, remove
     from lmexposure.canaries.rows import InsertionStep
+    from lmexposure.canaries.sidecars import Sidecar, in_insertion_order, read_sidecars
     from lmexposure.canaries.verification import (
         ClassCount,
         CorpusCount,

@@ -1,14 +1,13 @@
 """Made by scripts/stubs of the face, and of what is declared of settings."""
 
 from lmexposure.canaries.copies import Files as Files
+from lmexposure.canaries.copies import Preview as Preview
 from lmexposure.canaries.copies import Reading as Reading
-from lmexposure.canaries.copies import Sidecar as Sidecar
 from lmexposure.canaries.copies import copies_of as copies_of
-from lmexposure.canaries.copies import in_insertion_order as in_insertion_order
 from lmexposure.canaries.copies import insert_copies as insert_copies
 from lmexposure.canaries.copies import insert_files as insert_files
 from lmexposure.canaries.copies import listed_files as listed_files
-from lmexposure.canaries.copies import read_sidecars as read_sidecars
+from lmexposure.canaries.copies import preview_insertion as preview_insertion
 from lmexposure.canaries.corpora import ADAPTERS as ADAPTERS
 from lmexposure.canaries.corpora import layouts_listed as layouts_listed
 from lmexposure.canaries.corpora.files import LAYOUTS as LAYOUTS
@@ -62,13 +61,14 @@ from lmexposure.canaries.plan import derive_seed as derive_seed
 from lmexposure.canaries.plan import fresh_seed as fresh_seed
 from lmexposure.canaries.plan import permutation as permutation
 from lmexposure.canaries.plan import witness_copies as witness_copies
-from lmexposure.canaries.preview import Preview as Preview
-from lmexposure.canaries.preview import preview_insertion as preview_insertion
 from lmexposure.canaries.recognition import recognise as recognise
 from lmexposure.canaries.recognition import wrapping_among as wrapping_among
 from lmexposure.canaries.removal import Removal as Removal
 from lmexposure.canaries.removal import remove as remove
 from lmexposure.canaries.rows import InsertionStep as InsertionStep
+from lmexposure.canaries.sidecars import Sidecar as Sidecar
+from lmexposure.canaries.sidecars import in_insertion_order as in_insertion_order
+from lmexposure.canaries.sidecars import read_sidecars as read_sidecars
 from lmexposure.canaries.verification import ClassCount as ClassCount
 from lmexposure.canaries.verification import CorpusCount as CorpusCount
 from lmexposure.canaries.verification import corpus_count as corpus_count

@@ -130,8 +130,8 @@ def _insert(corpus: InMemory, plan: Plan, existing: Existing) -> tuple[Any, Mani
     placement = Placement(entries)
     inserted: Any = Merge(placement).part(corpus)
     verification = Verification(scan, entries, placement)
-    with same_hash(scan.sha256) as same:
-        verification.source(inserted, same)
+    assert scan.hashes is not None, "there is a format"
+    verification.source(inserted, same_hash(scan.hashes.total))
     # A wrapping may hold fills of its own.
     numbers = [number for number, _ in placement.inserted()]
     texts = zip((number + 1 for number in numbers), inserted.picked(numbers).texts, strict=True)

@@ -18,6 +18,8 @@ from functools import cached_property
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from lmexposure._types import Count
+from lmexposure._types import Found as Typed
 from lmexposure._validate import of_type, one_of
 from lmexposure.canaries.fills import Found, Sought, add_fills
 from lmexposure.canaries.format import Format
@@ -96,54 +98,38 @@ class Hashes:
         return self.files[0] if self._all is None else self._all.hexdigest()
 
 
-class Scan:
-    """What was found in the parts that passed so far."""
+class Scan(NamedTuple):
+    """What is in a corpus."""
 
-    def __init__(self, formats: Sequence[Format], *, several: bool = False) -> None:
-        # visible: whether any holds text
-        self.documents, self.visible = 0, False  # how many
-        self.formats, self.several = formats, several
-        self.fills = {form.name: Found() for form in formats}  # per format, those that are there
-        # of what passed, and what hashes it; None where nothing is hashed
-        self.hashes = Hashes(several=several) if formats else None
-        # of what passed, and what hashes it; None where nothing is hashed
-        self.taken: Taken | None = self.hashes.update if self.hashes else None
-        self._sought = Sought(formats)
-        self._lines = self._lines_before = 0
-
-    def add(self, part: Part) -> None:
-        """Add a part that was hashed."""
-        self.documents += part.documents
-        self._lines += part.lines
-        self.visible = self.visible or part.visible
-        if self.formats:
-            texts = ((self._lines_before + n, text) for n, text in part.searched(self._sought))
-            add_fills(self.fills, self.formats, texts, whole_lines=part.scans_lines)
-
-    def end_file(self) -> None:
-        """What comes now is another file; numbers of lines go on."""
-        self._lines_before += self._lines
-        self._lines = 0
-        if self.hashes is not None:
-            self.hashes.end_file()
-
-    @property
-    def sha256(self) -> str:
-        """Of all that passed; "" where nothing was hashed."""
-        return "" if self.hashes is None else self.hashes.total
+    documents: int  # how many
+    formats: Sequence[Format]  # that were searched
+    fills: Mapping[str, Found]  # per format, those that are there
+    hashes: Hashes | None  # of all; None where nothing was hashed
+    several: bool  # whether it has several files
 
 
 def scan_corpus(corpus: Corpus, formats: Sequence[Format]) -> Scan:
     """Read all of a corpus once; one without text is refused."""
-    scan = Scan(formats, several=len(corpus.sources) > 1)
+    several, sought = len(corpus.sources) > 1, Sought(formats)
+    hashes = Hashes(several=several) if formats else None
+    fills = {form.name: Found() for form in formats}
+    documents, lines_before, visible = 0, 0, False
     for source in corpus.sources:
+        lines = 0
         with source.guarded():
-            for part in source.parts(taken=scan.taken, known=not formats):
-                scan.add(part)
-        scan.end_file()
-    if not scan.visible:
-        raise CorpusError(corpus.blank(scan.documents))
-    return scan
+            taken = None if hashes is None else hashes.update
+            for part in source.parts(taken=taken, known=not formats):
+                documents, lines = documents + part.documents, lines + part.lines
+                visible = visible or part.visible
+                if formats:
+                    found = ((lines_before + n, text) for n, text in part.searched(sought))
+                    add_fills(fills, formats, found, whole_lines=part.scans_lines)
+        lines_before += lines
+        if hashes is not None:
+            hashes.end_file()
+    if not visible:
+        raise CorpusError(corpus.blank(documents))
+    return Scan(documents, formats, fills, hashes, several)
 
 
 def draw(
@@ -156,17 +142,15 @@ def draw(
     refused = {name: fills for name, fills in found.items() if name != WITNESS.name}
     if refused and existing == "refuse":
         where = f"{place}, counted over all files," if scan.several else place
+        listed = "; ".join(
+            f"{n} {fills.named(fills.counts, where)}" for n, fills in refused.items()
+        )
         raise CorpusError(
-            f"the corpus already holds fills: {listed_fills(refused, where)}; choose another "
-            "format, or set these fills aside (existing='set_aside')"
+            f"the corpus already holds fills: {listed}; choose another format, or set these fills "
+            "aside (existing='set_aside')"
         )
     set_aside = {name: tuple(sorted(fills.counts)) for name, fills in found.items()}
     return draw_plan(plan, documents=scan.documents, set_aside=set_aside), set_aside
-
-
-def listed_fills(found: Mapping[str, Found], place: str) -> str:
-    """Fills and where they are, for a message."""
-    return "; ".join(f"{name} {fills.named(fills.counts, place)}" for name, fills in found.items())
 
 
 class Placement:
@@ -199,13 +183,13 @@ class Placement:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Occurrence:
+class Occurrence(Typed):
     """Where an inserted document is; it holds no secret."""
 
     id: str  # of the canary
-    document: int  # number of the document that it comes before, in the whole corpus, from 0
-    offset: int  # in the content of its file with the canaries: the first byte, or the row, from 0
-    length: int  # bytes or rows
+    document: Count  # number of the document that it comes before, in the whole corpus, from 0
+    offset: Count  # in the content of its file with the canaries: the first byte, or row, from 0
+    length: Count  # bytes or rows
 
 
 class Merge:
@@ -218,6 +202,7 @@ class Merge:
 
     def begin_file(self) -> None:
         """What comes now is another file of the same corpus; numbers of documents go on."""
+        self.first = self.document  # of this file
         self.occurrences: list[Occurrence] = []
         self.size = 0
 
@@ -240,7 +225,6 @@ class Cut:
     def __init__(
         self, targets: Sequence[tuple[int, Canary]], error: Callable[[str], CorpusError]
     ) -> None:
-        # how many documents passed so far, and were left out
         self.document = self.removed = 0  # how many documents passed so far, and were left out
         self._targets, self._error = targets, error
 
@@ -277,37 +261,30 @@ class Verification:
         """Compare what was written to a file, of this size if known, or into memory."""
         self._name, read = source.name, 0
         for part in source.parts(taken=self.hashes.update, known=True):
-            self.part(part, same)
+            first = self._cut.document
+            rest, hits = self._cut.part(part)
+            added = [(number - first - n, canary.text) for n, (number, canary) in enumerate(hits)]
+            if not same(Written(part, rest, added)):
+                raise self._differs("between the canaries it is not what it was")
+            self._inserted += [(number + 1, canary.text) for number, canary in hits]
             read += part.size
         if size not in (None, read) or not same(None):
             raise self._differs("it is shorter or longer")
         self.hashes.end_file()
 
-    def part(self, part: Part, same: Same) -> None:
-        """Compare some of it, whose content went to `hashes`; raises as `source`."""
-        first = self._cut.document
-        rest, hits = self._cut.part(part)
-        added = [(number - first - n, canary.text) for n, (number, canary) in enumerate(hits)]
-        if not same(Written(part, rest, added)):
-            raise self._differs("between the canaries it is not what it was")
-        self._inserted += [(number + 1, canary.text) for number, canary in hits]
-
-    def finish(self, set_aside: Mapping[str, Collection[int]]) -> None:
-        """All was compared; raises as `check_inserted`, or where canaries are missing."""
-        self._cut.finish()
-        found = deepcopy(self._scan.fills)
-        add_fills(found, self._scan.formats, self._inserted, whole_lines=False)
-        check_inserted(self._entries, found, set_aside)
-
     def manifest(
         self, plan: Plan, about: CorpusRecord, set_aside: Mapping[str, tuple[int, ...]]
     ) -> Manifest:
-        """The manifest; what was checked, is to the end, but where the scan hashed nothing."""
+        """The manifest, where all was compared; where the scan hashed nothing, nothing was."""
         scan = self._scan
         corpus = replace(about, documents=scan.documents, verified=scan.hashes is not None)
         if scan.hashes is not None:
-            self.finish(set_aside)
-            corpus = replace(corpus, sha256=scan.sha256, sha256_inserted=self.hashes.total)
+            self._cut.finish()
+            found = deepcopy(scan.fills)
+            add_fills(found, scan.formats, self._inserted, whole_lines=False)
+            check_inserted(self._entries, found, set_aside)
+            hashes = scan.hashes.total, self.hashes.total
+            corpus = replace(corpus, sha256=hashes[0], sha256_inserted=hashes[1])
         return Manifest(plan=plan, corpus=corpus, entries=self._entries, set_aside=set_aside)
 
     def _differs(self, where: str) -> CorpusError:
@@ -331,8 +308,7 @@ def in_turn(parts: Iterable[Part]) -> Iterator[Same]:
     yield same
 
 
-@contextmanager
-def same_hash(sha256: str) -> Iterator[Same]:
+def same_hash(sha256: str) -> Same:
     """Compares with the hash of all that was there."""
     digest = hashlib.sha256()
 
@@ -342,7 +318,7 @@ def same_hash(sha256: str) -> Iterator[Same]:
         digest.update(written.rest.content)
         return True
 
-    yield same
+    return same
 
 
 def check_inserted(

@@ -8,7 +8,6 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from lmexposure.canaries.copies import read_sidecars
 from lmexposure.canaries.corpora.files import (
     LAYOUTS,
     FileCorpus,
@@ -22,6 +21,7 @@ from lmexposure.canaries.insertion import Source, strange_fills
 from lmexposure.canaries.manifest import Manifest
 from lmexposure.canaries.pipe import is_stream, spooled
 from lmexposure.canaries.row_schema import RowSchema
+from lmexposure.canaries.sidecars import read_sidecars
 from lmexposure.errors import SettingsError
 
 

@@ -15,7 +15,7 @@ from scipy import stats
 from lmexposure import insert, verify
 from lmexposure.canaries import Canary, Format, Plan, derive_seed, permutation
 from lmexposure.canaries.insertion import Placement
-from lmexposure.canaries.plan import checked_inclusion, draw, is_included, secrets
+from lmexposure.canaries.plan import draw, is_included, secrets
 from lmexposure.errors import FormatError, PlanError
 
 PIN = Format(name="pin", template="My PIN is {digits:2}")
@@ -356,8 +356,8 @@ def test_the_coins_change_no_refusal() -> None:
 
 
 def test_a_probability_is_a_float() -> None:
-    assert checked_inclusion(None, None) == (None, None)
-    found = checked_inclusion(np.float64(0.25), np.int64(3))  # type: ignore[arg-type]
+    tossed = replace(FIXED, inclusion_probability=np.float64(0.25), inclusion_seed=np.int64(3))
+    found = (tossed.inclusion_probability, tossed.inclusion_seed)
     assert found == (0.25, 3)
     assert [type(one) for one in found] == [float, int]
 
@@ -377,13 +377,10 @@ def test_the_plans_seed_decides_no_coin() -> None:
     assert roles[0] == roles[1] == roles[2]
 
 
-def test_coins_need_a_seed() -> None:
-    """A plan draws one; a manifest that lost it cannot."""
-    with pytest.raises(PlanError, match=r"=0.5 needs an incl.* secrets.randbits\(63"):
-        checked_inclusion(0.5, None)
-    assert is_included(None, "pin/x1/0000", None)
-    with pytest.raises(PlanError, match=r"=0\.5 cannot be tossed for without an inclusion_seed"):
-        is_included(None, "pin/x1/0000", 0.5)
+def test_coins_without_a_seed_draw_one() -> None:
+    """A manifest that lost its seed cannot; see test_manifest.py."""
+    assert replace(TOSSED, inclusion_seed=None).inclusion_seed not in (None, TOSSED.inclusion_seed)
+    assert FIXED.role("pin/x1/0000") == "canary"
 
 
 def test_secrets_and_seeds_stay_out_of_the_repr() -> None:

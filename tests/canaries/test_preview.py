@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lmexposure.canaries import Format, Plan, insert_files, layout_named, preview, preview_insertion
+from lmexposure.canaries import Format, Plan, copies, insert_files, layout_named, preview_insertion
 from lmexposure.canaries.insertion import draw
 from lmexposure.errors import CorpusError
 
@@ -58,6 +58,6 @@ def test_a_corpus_that_changes_during_a_preview(
         os.truncate(corpus, 3)
         return draw(*arguments, **options)
 
-    monkeypatch.setattr(preview, "draw", slow_draw)
+    monkeypatch.setattr(copies, "draw", slow_draw)
     with pytest.raises(CorpusError, match="changed while it was read; try again"):
         preview_insertion([corpus], PLAN, layout=LINES)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from lmexposure import insert, remove
 from lmexposure.canaries import Format, Manifest, Plan, insert_files
-from lmexposure.canaries.copies import sidecar_path
 from lmexposure.canaries.removal import remove_from_files
+from lmexposure.canaries.sidecars import sidecar_path
 from lmexposure.errors import CorpusError, FileError
 
 PIN = Format(name="pin", template="My PIN is {digits:4}")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from lmexposure.canaries import CorpusCount, Format, Manifest, Plan, insert_files, layout_named
-from lmexposure.canaries.copies import sidecar_path
+from lmexposure.canaries.sidecars import sidecar_path
 from lmexposure.canaries.verification import count_files
 
 PIN = Format(name="pin", template="My PIN is {digits:4}")
