@@ -46,17 +46,21 @@ if TYPE_CHECKING:
     )
     from lmexposure.canaries.documents import Inserted, insert
     from lmexposure.canaries.fills import Fill, Found, find_fills
-    from lmexposure.canaries.format import ALWAYS, PARTNER, PARTNERS, UNIFORM, Format
-    from lmexposure.canaries.identifiers import Identifier, Identifiers, find_identifiers
-    from lmexposure.canaries.insertion import Placement
-    from lmexposure.canaries.kinds import KINDS, Kind, Material
-    from lmexposure.canaries.language import Language
-    from lmexposure.canaries.library import (
+    from lmexposure.canaries.format import (
+        ALWAYS,
+        PARTNER,
+        PARTNERS,
+        UNIFORM,
+        Format,
         FormatCheck,
         check_format_file,
         load_format,
         shipped_formats,
     )
+    from lmexposure.canaries.identifiers import Identifier, Identifiers, find_identifiers
+    from lmexposure.canaries.insertion import Placement
+    from lmexposure.canaries.kinds import KINDS, Kind, Material
+    from lmexposure.canaries.language import Language
     from lmexposure.canaries.manifest import CorpusRecord, Manifest
     from lmexposure.canaries.pipe import (
         SPOOL,

@@ -33,6 +33,10 @@ from lmexposure.canaries.format import PARTNER as PARTNER
 from lmexposure.canaries.format import PARTNERS as PARTNERS
 from lmexposure.canaries.format import UNIFORM as UNIFORM
 from lmexposure.canaries.format import Format as Format
+from lmexposure.canaries.format import FormatCheck as FormatCheck
+from lmexposure.canaries.format import check_format_file as check_format_file
+from lmexposure.canaries.format import load_format as load_format
+from lmexposure.canaries.format import shipped_formats as shipped_formats
 from lmexposure.canaries.identifiers import Identifier as Identifier
 from lmexposure.canaries.identifiers import Identifiers as Identifiers
 from lmexposure.canaries.identifiers import find_identifiers as find_identifiers
@@ -41,10 +45,6 @@ from lmexposure.canaries.kinds import KINDS as KINDS
 from lmexposure.canaries.kinds import Kind as Kind
 from lmexposure.canaries.kinds import Material as Material
 from lmexposure.canaries.language import Language as Language
-from lmexposure.canaries.library import FormatCheck as FormatCheck
-from lmexposure.canaries.library import check_format_file as check_format_file
-from lmexposure.canaries.library import load_format as load_format
-from lmexposure.canaries.library import shipped_formats as shipped_formats
 from lmexposure.canaries.manifest import CorpusRecord as CorpusRecord
 from lmexposure.canaries.manifest import Manifest as Manifest
 from lmexposure.canaries.pipe import SPOOL as SPOOL

@@ -1,14 +1,18 @@
-"""A canary format: a text with holes, and its randomness space."""
+"""A canary format: a text with holes, and its randomness space; those that ship, and files."""
 
+import difflib
 import math
 import re
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
+from importlib import resources
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from lmexposure._files import read_toml
 from lmexposure._types import Checked, Count, Rows
 from lmexposure._validate import integer
 from lmexposure.canaries.language import Language, ambiguous_text, may_nest
@@ -32,6 +36,9 @@ PARTNERS = (PARTNER, ALWAYS)
 # Of a format of chosen texts: its one list, and its template.
 _TEXTS = "texts"
 _OF_TEXTS = f"{{choice:{_TEXTS}}}"
+_FOLDER = "canary_formats"
+_KEYS = {"name", "template", "lists", "description", "source"}  # of a file
+_SMALL_BITS = 13.3  # log2 of the 10,000 references that are scored by default
 _BEGINNING = 8  # characters by which a text within another is looked up
 
 
@@ -126,17 +133,6 @@ class Format(Checked):
     ) -> "Format":
         """A format whose fills are these texts, chosen one by one: it has no ranks.
 
-        Args:
-            name: of the format.
-            texts: different ones, none within another.
-            kind: of `canaries.kinds`, not "uniform".
-            known: how many characters at the beginning of each text are no secret.
-            description: one line for people.
-            source: where texts of this kind come from.
-
-        Raises:
-            FormatError: as for a `Format`.
-
         >>> chosen = Format.of_texts(
         ...     "new_token", ["a b !", "a c ?"], kind="new_token", known=[4, 4]
         ... )
@@ -213,11 +209,7 @@ class Format(Checked):
         return Language(self._parts)
 
     def text(self, index: int) -> str:
-        """The fill with this index.
-
-        Raises:
-            FormatError: the index is outside [0, size).
-        """
+        """The fill with this index."""
         return "".join(self._written(index))
 
     def fills(self, index: int) -> tuple[str, ...]:
@@ -226,11 +218,7 @@ class Format(Checked):
         return tuple(piece for part, piece in pieces if part.is_hole)
 
     def index(self, text: str) -> int:
-        """The index of the secret that gives this text.
-
-        Raises:
-            FormatError: the text is no fill. The message does not show it: it may be a secret.
-        """
+        """The index of the secret that gives this text."""
         found = self._readings(text, 0).get(len(text))
         if not found:
             raise FormatError(
@@ -248,11 +236,7 @@ class Format(Checked):
         return end, readings[end][0]
 
     def sample(self, n: int, *, seed: int) -> list[int]:
-        """`n` different indices, uniform without replacement; the beginning of any longer sample.
-
-        Raises:
-            FormatError: `n` is negative or larger than the size.
-        """
+        """`n` different indices, uniform without replacement; more of them begin with fewer."""
         from lmexposure.canaries.plan import permutation
 
         integer("n", n, low=0, high=self.size, error=FormatError)
@@ -284,9 +268,6 @@ class Format(Checked):
         """The beginning of the fill known to one who has the template and `k` free characters.
 
         It goes on over literal text and check digits for as long as these are certain.
-
-        Raises:
-            FormatError: `k` is outside [0, free_characters(index)].
         """
         integer("k", k, low=0, high=self.free_characters(index), error=FormatError)
         text, seen = "", 0
@@ -298,11 +279,7 @@ class Format(Checked):
         return text
 
     def fills_left(self, index: int, k: int) -> int:
-        """How many fills agree with this one in its first `k` free characters.
-
-        Raises:
-            FormatError: `k` is outside [0, free_characters(index)].
-        """
+        """How many fills agree with this one in its first `k` free characters."""
         integer("k", k, low=0, high=self.free_characters(index), error=FormatError)
         left = 1
         for part, piece in zip(self._parts, self._written(index), strict=True):
@@ -317,14 +294,9 @@ class Format(Checked):
     def load(cls, name_or_path: str | Path) -> "Format":
         """A shipped format by its name, or your own from a `.toml` file.
 
-        Raises:
-            FormatError: no shipped format of this name, no such file, or a file that is not sound.
-
         >>> Format.load("pin").size
         10000
         """
-        from lmexposure.canaries.library import load_format
-
         return load_format(name_or_path)
 
     def _written(self, index: int) -> list[str]:
@@ -377,3 +349,81 @@ def first_nested(texts: Sequence[str]) -> tuple[int, int] | None:
                 if inner != outer:
                     return inner, outer
     return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FormatCheck:
+    """What the check of a format file found."""
+
+    format: Format | None  # the format, or None when `problems` is not empty
+    problems: tuple[str, ...] = ()  # why the file cannot be used
+    advice: tuple[str, ...] = ()  # what would make a sound format measure better
+
+
+@cache
+def _shipped() -> dict[str, Format]:
+    """Of the package where it was built, at the top of a checkout otherwise."""
+    package = resources.files("lmexposure")
+    built = package / _FOLDER
+    folder = built if built.is_dir() else Path(str(package)).parent / _FOLDER
+    files = [file for file in folder.iterdir() if file.name.endswith(".toml")]
+    formats = [_sound(tomllib.loads(f.read_text(encoding="utf-8")), f.name) for f in files]
+    return {found.name: found for found in sorted(formats, key=lambda found: found.name)}
+
+
+def shipped_formats() -> dict[str, Format]:
+    """The formats that come with the package, by name, in alphabetical order."""
+    return dict(_shipped())
+
+
+def load_format(name_or_path: str | Path) -> Format:
+    """A shipped format by its name, or one's own from a `.toml` file."""
+    shipped = shipped_formats()
+    if str(name_or_path) in shipped:
+        return shipped[str(name_or_path)]
+    path = Path(name_or_path)
+    if path.suffix != ".toml" and not path.exists():
+        near = difflib.get_close_matches(path.name.lower(), shipped, n=1)
+        guess = f"did you mean {near[0]!r}? The" if near else "the"
+        raise FormatError(
+            f"no format {str(name_or_path)!r}; {guess} shipped ones are {', '.join(shipped)}; "
+            "give the path of a .toml file to use your own"
+        )
+    return _sound(read_toml(path, what="format file", error=FormatError), str(path))
+
+
+def check_format_file(path: str | Path) -> FormatCheck:
+    """Check a format file without raising; for `lmexposure formats check`."""
+    try:
+        values = read_toml(path, what="format file", error=FormatError)
+        found = _sound(values, str(path))
+    except FormatError as failure:
+        return FormatCheck(format=None, problems=(str(failure),))
+    return FormatCheck(format=found, advice=tuple(_advice(found)))
+
+
+def _sound(values: dict[str, Any], where: str) -> Format:
+    """The format of the values of a TOML file, which errors call so."""
+    unknown, missing = set(values) - _KEYS, {"name", "template"} - set(values)
+    try:
+        if unknown or missing:
+            wrong = ", ".join(sorted(unknown or missing))
+            what = "unknown" if unknown else "missing"
+            raise FormatError(f"{what} keys: {wrong}; a format has {', '.join(sorted(_KEYS))}")
+        return Format(**values)
+    except FormatError as failure:
+        raise FormatError(f"{where}: {failure}") from None
+
+
+def _advice(found: Format) -> Iterator[str]:
+    if not found.prefix:
+        yield "no literal text before the first hole: extraction has nothing to start from"
+    if found.bits < _SMALL_BITS:
+        yield f"only {found.bits:.1f} bits: exposure cannot go above that"
+    if found.may_nest:
+        yield (
+            "one fill can lie within another, so that no plan takes it: put literal text before "
+            "and after lists whose entries begin or end with one another"
+        )
+    if not found.description:
+        yield "no description: say in one line what the secret stands for"

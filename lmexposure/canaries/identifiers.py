@@ -15,9 +15,8 @@ from pathlib import Path
 from lmexposure._validate import integer
 from lmexposure.canaries.corpora.files import FileCorpus, FileLayout, corpus_files, layout_for
 from lmexposure.canaries.fills import Fill, find_fills
-from lmexposure.canaries.format import Format
+from lmexposure.canaries.format import Format, load_format
 from lmexposure.canaries.insertion import named_errors
-from lmexposure.canaries.library import load_format
 from lmexposure.canaries.plan import derive_seed, permutation
 from lmexposure.errors import FormatError
 

@@ -12,7 +12,7 @@ from naive_insertion import with_canaries
 
 import lmexposure as lx
 from lmexposure.canaries import Format, InsertionStep, Manifest, Plan
-from lmexposure.canaries.corpora.streams import insert_into_ray, number_documents
+from lmexposure.canaries.documents import insert_into_ray, number_documents
 from lmexposure.errors import CorpusError, ManifestError
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
