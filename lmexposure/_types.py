@@ -14,6 +14,7 @@ from lmexposure._validate import LARGEST_NUMBER, LEAST_LEVEL
 
 _MOST_DIGITS = 4000  # Python reads no more than 4,300
 UNWRITTEN = {"written": False}  # metadata of a field that no file has: what is read has its default
+LATER = {"later": True}  # metadata of a field that a file may lack: it has its default then
 FROM_FILE = {"from": "a file"}  # how validation is told that it reads what was written
 _T = TypeVar("_T")
 _Schema: TypeAlias = dict[str, Any]  # pydantic's
@@ -108,7 +109,8 @@ class Found:
         for field, declared in zip(own["schema"]["fields"], fields(source), strict=True):  # type: ignore[arg-type]
             if declared.metadata == UNWRITTEN:
                 field |= {"init": False, "serialization_exclude": True}
-            elif field["schema"]["type"] == "default":  # for who computes it, not for a file
+            # A default is for who computes it, not for a file.
+            elif field["schema"]["type"] == "default" and declared.metadata != LATER:
                 field["schema"] = field["schema"]["schema"]
         return made
 

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from dataclasses import fields as fields_of
 from pathlib import Path
 from typing import Any
 
@@ -358,7 +357,7 @@ def check_same(
         "number of documents": reading.total in (None, corpus.documents),
         "corpus": not originals or FileCorpus(originals, layout).sha256() == corpus.sha256,
     }
-    if manifest.plan != plan and _unseeded(manifest.plan) == _unseeded(plan):
+    if manifest.plan != plan and manifest.plan == plan.seeded_like(manifest.plan):
         raise ResultError(
             f"{out} holds a manifest of another plan: its seeds differ; give its seed, or the "
             "plan's fields without one, or choose another directory"
@@ -366,15 +365,6 @@ def check_same(
     for what, unchanged in same.items():
         if not unchanged:
             raise ResultError(f"{out} holds a manifest of another {what}; choose another directory")
-
-
-def _unseeded(plan: Plan) -> dict[str, Any]:
-    """All that a plan says but its seeds."""
-    return {
-        field.name: getattr(plan, field.name)
-        for field in fields_of(plan)
-        if "seed" not in field.name
-    }
 
 
 def _damaged(

@@ -106,8 +106,10 @@ def insert(  # noqa: PLR0913 (a public door: each is an option of an insertion)
                     f"{name}={value} is for a stream; leave it out: these are counted"
                 )
         chosen = Plan.of(given, plan_fields)
-        corpus = corpus_of(documents, _schema(text_field, fields, wrapping))
-        return Inserted(*_insert(corpus, chosen, existing))
+        schema = RowSchema(text_field, constants_of(fields))
+        if wrapping is not None:
+            schema = RowSchema.around(wrapping, fields)
+        return Inserted(*_insert(corpus_of(documents, schema), chosen, existing))
     again = isinstance(plan, Manifest) and not plan_fields
     known: Plan | Manifest = given if again else Plan.of(given, plan_fields)
     if existing != "refuse":
@@ -143,14 +145,6 @@ def _insert(corpus: InMemory, plan: Plan, existing: Existing) -> tuple[Any, Mani
     texts = zip((number + 1 for number in numbers), inserted.picked(numbers).texts, strict=True)
     check_inserted(entries, count_fills(plan.hidden_formats, texts, whole_lines=False), set_aside)
     return inserted.given, verification.manifest(plan, corpus.about(), set_aside)
-
-
-def _schema(
-    text_field: str, fields: Mapping[str, Any] | None, wrapping: Wrapping | None
-) -> RowSchema:
-    if wrapping is None:
-        return RowSchema(text_field, constants_of(fields))
-    return RowSchema.around(wrapping, fields)
 
 
 # Few, since each may be a book, and since what takes five rows should not wait for many.
@@ -262,7 +256,8 @@ def number_documents(dataset: Any, *, id_column: str = "document") -> Any:
     import ray
     from ray.data import from_arrow_refs
 
-    check_new_column(dataset, id_column)
+    if id_column in (dataset.columns() or []):
+        raise CorpusError(f"there is a column {id_column!r} already; choose another id_column")
     tables = _tables_in_order(dataset)
     rows = ray.remote(lambda table: table.num_rows)
     starts = accumulate(ray.get([rows.remote(table) for table in tables]), initial=0)
@@ -270,12 +265,6 @@ def number_documents(dataset: Any, *, id_column: str = "document") -> Any:
     return from_arrow_refs(
         [number.remote(*part, id_column) for part in zip(tables, starts, strict=False)]
     )
-
-
-def check_new_column(dataset: Any, name: str) -> None:
-    """Refuse a name that a column of the data set has."""
-    if name in (dataset.columns() or []):
-        raise CorpusError(f"there is a column {name!r} already; choose another id_column")
 
 
 def with_numbers(table: Any, start: int, id_column: str) -> Any:

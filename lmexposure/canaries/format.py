@@ -395,7 +395,7 @@ def load_format(name_or_path: str | Path) -> Format:
 def check_format_file(path: str | Path) -> FormatCheck:
     """Check a format file without raising; for `lmexposure formats check`."""
     try:
-        values = read_toml(path, what="format file", error=FormatError)
+        values = read_toml(Path(path), what="format file", error=FormatError)
         found = _sound(values, str(path))
     except FormatError as failure:
         return FormatCheck(format=None, problems=(str(failure),))

@@ -16,7 +16,7 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from lmexposure._types import Count
 from lmexposure._types import Found as Typed
@@ -34,9 +34,11 @@ if TYPE_CHECKING:
     from lmexposure.canaries.corpora.tables import TablePart
     from lmexposure.canaries.corpora.text import Block
 
-    Part = Block | TablePart | InMemory  # some documents, one after another; it does not change
-    Source = FileSource | InMemory  # a file of a corpus, or all that is held in memory
-    Corpus = FileCorpus | InMemory  # a container of documents
+    Part: TypeAlias = (
+        Block | TablePart | InMemory
+    )  # some documents, one after another; it does not change
+    Source: TypeAlias = FileSource | InMemory  # a file of a corpus, or all that is held in memory
+    Corpus: TypeAlias = FileCorpus | InMemory  # a container of documents
 else:  # which import this module
     Part = Source = Corpus = Any
 Existing = Literal["refuse", "set_aside"]

@@ -89,11 +89,12 @@ class ManifestFile(FileRecord):
     @classmethod
     def _keeps_coins(cls, plan: object) -> object:
         """A plan would draw a new seed for coins that were tossed with another one."""
-        given = plan if isinstance(plan, dict) else {}
-        tossed = given.get("inclusion_probability") is not None
-        if tossed and given.get("inclusion_seed", "") is None:
+        if not isinstance(plan, dict):
+            return plan
+        tossed = plan.get("inclusion_probability") is not None
+        if tossed and plan.get("inclusion_seed", "") is None:
             raise ManifestError("inclusion_probability needs the inclusion_seed of its coins")
-        return plan
+        return {"witness": False, **plan}  # manifests were without witnesses once
 
     def manifest(self) -> "Manifest":
         """What the file says."""
@@ -168,11 +169,7 @@ class Manifest:
 
     @cached_property
     def ranked(self) -> "Manifest":
-        """Its part that has ranks: formats of uniform fills with their entries, under its name.
-
-        Raises:
-            ManifestError: there are no uniform fills.
-        """
+        """Its part that has ranks: formats of uniform fills with their entries, under its name."""
         kept = tuple(form for form in self.plan.formats if form.is_uniform)
         if len(kept) == len(self.plan.formats):
             return self
@@ -228,16 +225,9 @@ class Manifest:
     def references(
         self, format_name: str, n: int | None = None, *, strict: bool = False
     ) -> list[int]:
-        """Indices of fills that were never inserted; more of them begin with fewer of them.
+        """Indices of fills that were never inserted, or of all that are left, where not `strict`.
 
-        Args:
-            format_name: one of `formats`.
-            n: how many; by default 10,000. Where fewer are left, all that are left.
-            strict: refuse instead of giving fewer.
-
-        Raises:
-            PlanError: `n` is below 0, or more than are left and `strict`.
-            ManifestError: no such format.
+        By default 10,000; more of them begin with fewer of them.
         """
         form, left = self._format(format_name), self.references_left(format_name)
         wanted = integer("n", DEFAULT_REFERENCES if n is None else n, low=0, error=PlanError)
@@ -258,22 +248,12 @@ class Manifest:
         return ManifestFile.model_validate(self, from_attributes=True)
 
     def write(self, path: str | Path) -> None:
-        """Write the manifest, readable by its owner only.
-
-        Raises:
-            FileError: the disk refused.
-        """
+        """Write the manifest, readable by its owner only."""
         self._file().write(Path(path), mode=PRIVATE)
 
     @classmethod
     def read(cls, path: str | Path) -> "Manifest":
-        """Read a manifest.
-
-        Raises:
-            ManifestError: missing, not JSON (cut short, for one), of another kind or version,
-                edited or damaged, with parts that no manifest has, or with entries that are not
-                what its plan says.
-        """
+        """Read a manifest; a file that insertion did not write, or not so, is refused."""
         path = Path(path)
         try:
             content = read_bytes(path)
@@ -291,11 +271,7 @@ class Manifest:
 
     @classmethod
     def of(cls, given: "Manifest | str | Path") -> "Manifest":
-        """A manifest, or the one at a path.
-
-        Raises:
-            ManifestError: neither; or as `read`.
-        """
+        """A manifest, or the one at a path."""
         if isinstance(given, str | Path):
             return cls.read(given)
         wanted = (

@@ -72,7 +72,9 @@ def wrapping_among(
     name = _first_field(form, first, said)
     strings = form == "instruction" or _are_strings(form, name, first)
     seen: dict[str, Any] = {"system": None if strings else _system(name, first)}
-    if strings and form == "implicit_preference" and _mark_turns(first):
+    texts = [str(record.get("chosen")) for record in first]
+    marked = all(text.startswith(_HUMAN) and _ASSISTANT in text for text in texts)
+    if strings and form == "implicit_preference" and marked:
         seen["other"] = _ASKED
     if form == "prompt_only" and "loss" not in said:
         raise SettingsError(
@@ -179,11 +181,6 @@ def _are_parts(name: str, first: Sequence[Mapping[str, Any]]) -> bool:
     turns = first[0].get(name) if first else None
     numbers = range(len(turns)) if isinstance(turns, Sequence) else ()
     return any(not isinstance(_turn(turns, n)[1], str | None) for n in numbers)
-
-
-def _mark_turns(first: Sequence[Mapping[str, Any]]) -> bool:
-    texts = [str(record.get("chosen")) for record in first]
-    return all(text.startswith(_HUMAN) and _ASSISTANT in text for text in texts)
 
 
 def _system(name: str, first: Sequence[Mapping[str, Any]]) -> str | None:

@@ -268,17 +268,13 @@ def _check_turns(where: str, value: Any, wrapping: Wrapping) -> None:
             )
         if calls or turn[speaker] in _OF_TOOLS:
             continue  # a call of a tool, or its answer, may say nothing else
-        _check_role(place, turn[speaker], roles)
+        if (role := turn[speaker]) not in roles:
+            shown = repr(role) if isinstance(role, str) else f"of type {type(role).__name__}"
+            raise CorpusError(
+                f"{place}: the role {shown} is unknown; the roles here are {', '.join(roles)}: "
+                "rename it, or leave such records out"
+            )
         _check_content(f"{place}: {said!r}", turn[said], parts=wrapping.parts)
-
-
-def _check_role(where: str, role: Any, roles: tuple[str, ...]) -> None:
-    if role not in roles:
-        shown = repr(role) if isinstance(role, str) else f"of type {type(role).__name__}"
-        raise CorpusError(
-            f"{where}: the role {shown} is unknown; the roles here are {', '.join(roles)}: rename "
-            "it, or leave such records out"
-        )
 
 
 def _check_content(where: str, content: Any, *, parts: bool) -> None:

@@ -67,29 +67,15 @@ class InsertionStep:
     @classmethod
     def of(
         cls,
-        plan: Plan | Manifest,
+        plan: Plan | Manifest,  # or the manifest of an earlier insertion into the same rows
         *,
-        total: int | None = None,
+        total: int | None = None,  # rows in all; of a manifest it is known
         text_field: str = "text",
         fields: Mapping[str, Any] | None = None,
         id_column: str | None = None,
         wrapping: Wrapping | None = None,
     ) -> Self:
-        """The step of an insertion into rows that are never read as a whole.
-
-        Args:
-            plan: what to insert; or the manifest of an earlier insertion into the same rows.
-            total: how many rows there are in all; with a manifest it may be left out.
-            text_field: of the step.
-            fields: of the step.
-            id_column: of the step.
-            wrapping: where in a row a canary goes, as of `insert`; a manifest has its own.
-
-        Raises:
-            CorpusError: no number of rows, or constants for the text column.
-            ManifestError: a manifest of other documents or columns.
-            PlanError: too few rows or secrets.
-        """
+        """The step of an insertion into rows that are never read as a whole."""
         of_type("plan", plan, (Plan, Manifest), "a Plan or a Manifest", error=PlanError)
         constants = constants_of(fields)
         schema = RowSchema(text_field, constants)
@@ -125,21 +111,7 @@ class InsertionStep:
         _check_same("fields", sorted(self.fields), sorted(corpus.constant_fields))
 
     def __call__(self, batch: _Batch, numbers: Sequence[int] | None = None) -> _Batch:
-        """The batch with its canary rows.
-
-        Args:
-            batch: columns of equal length, a `pyarrow.Table` or RecordBatch, or a
-                `pandas.DataFrame`; columns of these keep their types.
-            numbers: of the documents; left unread where an id column is named.
-
-        Returns:
-            the same kind; of columns by name a dict of lists.
-
-        Raises:
-            CorpusError: no such batch or column; no numbers, or one that is no document's or there
-                twice; a text that is no string, or that holds a fill already; a constant that is
-                not of its column's type. It names the document.
-        """
+        """The batch with its canary rows; where an id column is named, `numbers` are not read."""
         if self.id_column is None:
             if numbers is None:
                 raise CorpusError(
@@ -169,7 +141,12 @@ class InsertionStep:
             numbers = columns[self.id_column]
         of_type("numbers", numbers, Iterable, "a number for each row", error=CorpusError)
         numbers = list(_listed(numbers))
-        self._check_numbers(len(next(iter(columns.values()))), numbers)
+        check_numbers(numbers, self.manifest.corpus.documents)
+        rows = len(next(iter(columns.values())))
+        if len(numbers) != rows:
+            raise CorpusError(
+                f"the batch has {rows} rows and {len(numbers)} numbers; give a number for each row"
+            )
         self._check(self._texts(columns, numbers), numbers)
         before = map(self._placement.before, numbers)
         added = [(row, canary.text) for row, canaries in enumerate(before) for canary in canaries]
@@ -224,13 +201,6 @@ class InsertionStep:
             return texts
         rows = records_of({name: _listed(column) for name, column in columns.items()})
         return [self._schema.text(n, row) for n, row in zip(numbers, rows, strict=True)]
-
-    def _check_numbers(self, rows: int, numbers: Sequence[int]) -> None:
-        check_numbers(numbers, self.manifest.corpus.documents)
-        if len(numbers) != rows:
-            raise CorpusError(
-                f"the batch has {rows} rows and {len(numbers)} numbers; give a number for each row"
-            )
 
     def _check(self, texts: Sequence[Any], numbers: Sequence[int]) -> None:
         for text, number in zip(texts, numbers, strict=True):

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from lmexposure._types import UNWRITTEN, Checked, Rows, Sha256
+from lmexposure._types import LATER, UNWRITTEN, Checked, Rows, Sha256
 from lmexposure._validate import day, one_of, text
 from lmexposure.errors import SettingsError
 
@@ -78,11 +78,11 @@ class Wrapping(Checked):
     """Of "prompt_completion", "prompt_only" and preferences: the fields are strings, not lists of
     messages; of "instruction" they always are.
     """
-    prompt_field: str | None = None
+    prompt_field: str | None = field(default=None, metadata=LATER)
     """What "prompt_completion" calls its two fields; None: so."""
-    completion_field: str | None = None
+    completion_field: str | None = field(default=None, metadata=LATER)
     """What "prompt_completion" calls its two fields; None: so."""
-    parts: bool = False
+    parts: bool = field(default=False, metadata=LATER)
     """The contents of messages are lists of a part, {"type": "text", "text": ...}, as records of
     models that see have them.
     """
@@ -97,7 +97,7 @@ class Wrapping(Checked):
     """
     system: str | None = None
     """Text of a system turn in front; None: there is none."""
-    chat_date: str | None = None
+    chat_date: str | None = field(default=None, metadata=LATER)
     """The day that a template writes which asks for today's, as YYYY-MM-DD; None: the day of the
     rendering.
     """
@@ -249,11 +249,7 @@ class Wrapping(Checked):
         return (self.other or "") if self.form == "implicit_preference" and self.strings else ""
 
     def messages(self, canary: str) -> list[dict[str, Any]]:
-        """The chat that this text is a turn of: the system's if any, the user's, the assistant's.
-
-        Raises:
-            SettingsError: a plain text is no chat.
-        """
+        """The chat that this text is a turn of, with the system's turn, if any, in front."""
         if self.turn == "plain":
             raise SettingsError("turn='plain' has no messages; use record(), or another turn")
         return [self._message(role, said) for role, said in self._turns(canary).items()]
@@ -291,11 +287,7 @@ class Wrapping(Checked):
         return *pair, _REJECTED[0] if self.strings else [self._message("assistant", _REJECTED[0])]
 
     def around(self) -> tuple[str, str]:
-        """The text before and behind a canary in its row, where strings are rendered as text.
-
-        Raises:
-            SettingsError: the row is a chat template's work.
-        """
+        """The text before and behind a canary in its row, where strings are rendered as text."""
         if self.rendering != "text":
             raise SettingsError("rendering='chat' has its text from a chat template; ask that")
         if self.form == "text":

@@ -104,23 +104,16 @@ class ExposureCallback(TrainerCallback):  # type: ignore[misc]
             of_type("wrapping", wrapping, Wrapping, "Wrapping(...), or leave it out")
         self._wrapping = wrapping
         self._preflight = one_of("preflight", preflight, ("stop", "warn", "off"))
-        self._report = _final_report(report, self._manifest, measure)
+        if report is None and measure is not None:
+            raise SettingsError(
+                "measure=... is for the report at the end; give report=DIRECTORY, or leave it out"
+            )
+        self._report = None if report is None else FinalReport(report, self._manifest, measure)
         self._watched: Watched | None = None
         self._rows: list[dict[str, Any]] = []
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **named: Any) -> None:
-        """Find out before the first step whether all can be learned and scored.
-
-        Raises:
-            CorpusError: the training would cut canaries, or give them no loss.
-            ManifestError: there is no inserted canary, or it is in a chat and the wrapping
-                says otherwise.
-            ModelError: there is no tokenizer, the weights are spread over processes, or a fill
-                meets an unknown token or is longer than the context window.
-            ResultError: exposure.jsonl of the training to go on with cannot be read, or the
-                directory of the report holds another one.
-            SettingsError: it is no Trainer that calls.
-        """
+        """Find out before the first step whether all can be learned and scored."""
         trainer = _calling_trainer()
         _refuse_sharded(trainer)
         self._scored_at, self._told = -1, set[str]()
@@ -297,18 +290,6 @@ def _say(state: Any, message: str) -> None:
         _LOG.warning("%s", message)
 
 
-def _final_report(
-    out: str | Path | None, manifest: Manifest, settings: MeasureSettings | None
-) -> FinalReport | None:
-    if out is not None:
-        return FinalReport(out, manifest, settings)
-    if settings is not None:
-        raise SettingsError(
-            "measure=... is for the report at the end; give report=DIRECTORY, or leave it out"
-        )
-    return None
-
-
 def _path(args: Any) -> Path:
     return Path(args.output_dir) / "exposure.jsonl"
 
@@ -353,11 +334,9 @@ def _calling_trainer() -> Any:
 
 
 def usual_wrapping(trainer: Any, manifest: Manifest) -> Wrapping:
-    """How a training presents the canaries of a manifest, as far as it shows.
-
-    TRL's SFTTrainer decides itself which tokens carry loss, and in its rows nothing comes before a
-    plain text; packed, the end of the row before. Elsewhere it is as the manifest says.
-    """
+    """How a training presents the canaries of a manifest, as far as it shows."""
+    # TRL's SFTTrainer decides itself which tokens carry loss, and in its rows nothing comes before
+    # a plain text; packed, the end of the row before.
     known, trl = manifest.wrapping, any(c.__name__ == "SFTTrainer" for c in type(trainer).__mro__)
     if known is None:
         usual = (None if trainer.args.packing else "") if trl else manifest.separator

@@ -92,9 +92,19 @@ def training_record(
     """What a training that ended says of itself, or what it lacks to say it, in words."""
     args, state = trainer.args, trainer.state
     before, after = (_evaluated(state.log_history, n) for n in (0, step_of_weights(trainer)))
-    epoch = _epoch_of_weights(state, step_of_weights(trainer))
-    if epoch < 1:
-        return _unfinished(state, epoch)
+    epochs = float(state.epoch or 0.0)
+    epoch = epochs * step_of_weights(trainer) / max(1, int(state.global_step))
+    early = state.global_step < state.max_steps
+    if epoch < 1:  # not every canary was read, whatever its loss
+        return Validation(
+            validation_bits=None,
+            initial_validation_bits=None,
+            best_epoch=epoch,
+            epochs=epochs,
+            stopped="early" if early else "steps",
+            improved=False,
+            foreign=True,
+        )
     if resumed:
         return "it went on from a checkpoint, and what came before is not known"
     if rows is None or not rows.whole or rows.lacking:
@@ -107,7 +117,6 @@ def training_record(
     if unigram_bits is None or args.label_smoothing_factor or trainer.compute_loss_func:
         return "its evaluation's loss could not be compared with that of token frequencies"
     bits, initial = (row["eval_loss"] / math.log(2) for row in (after, before))
-    early = state.global_step < state.max_steps
     return Validation(
         validation_bits=bits,
         initial_validation_bits=initial,
@@ -117,24 +126,6 @@ def training_record(
         improved=bits < initial - LEAST_GAIN,
         unigram_bits=unigram_bits,
         delivered=sum(each.planned for each in rows.classes),
-        foreign=True,
-    )
-
-
-def _epoch_of_weights(state: Any, step: int) -> float:
-    epochs = float(state.epoch or 0.0)
-    return epochs * step / max(1, int(state.global_step))
-
-
-def _unfinished(state: Any, epoch: float) -> Validation:
-    """Of less than an epoch: not every canary was read, whatever its loss."""
-    return Validation(
-        validation_bits=None,
-        initial_validation_bits=None,
-        best_epoch=epoch,
-        epochs=float(state.epoch or 0.0),
-        stopped="early" if state.global_step < state.max_steps else "steps",
-        improved=False,
         foreign=True,
     )
 

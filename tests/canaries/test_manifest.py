@@ -192,6 +192,11 @@ def test_a_wrapping_that_cannot_be(manifest: Manifest, change: dict[str, Any]) -
     values = today(manifest)
     values["corpus"]["wrapping"] = TypeAdapter(Wrapping).dump_python(wrapping, mode="json")
     assert read(signed(values)).wrapping == wrapping
+    for later in ("prompt_field", "completion_field", "parts", "chat_date"):
+        del values["corpus"]["wrapping"][later]
+    del values["plan"]["witness"]
+    earlier = read(signed(values))
+    assert (earlier.wrapping, earlier.plan.witness) == (wrapping, False)
     values["corpus"]["wrapping"] |= change
     with pytest.raises(ManifestError, match=r"corpus.{1,2}wrapping.*: .*insert again"):
         read(signed(values))
@@ -204,7 +209,7 @@ def test_a_part_that_is_missing(manifest: Manifest) -> None:
         with pytest.raises(ManifestError, match=rf"manifest.json: {part}: Field required; take"):
             read(signed(lacking))
     for part in ("plan", "corpus"):
-        for name in values[part]:
+        for name in values[part].keys() - {"witness"}:  # a manifest without it has none
             lacking = {**values, part: {k: v for k, v in values[part].items() if k != name}}
             with pytest.raises(ManifestError, match=rf"{part}.{name}: Field required"):
                 read(signed(lacking))
@@ -224,19 +229,13 @@ def test_a_key_that_is_there_twice(manifest: Manifest) -> None:
     assert "controls" not in "".join(traceback.format_exception(refused.value))
 
 
-def test_secrets_stay_out_of_the_repr(manifest: Manifest) -> None:
-    shown = repr(replace(manifest, set_aside={"pin": (77,)}))
-    assert "77" not in shown
-    for one in manifest.entries:
-        assert one.text not in shown
-
-
-def test_secrets_and_seeds_stay_out_of_the_repr_of_the_file(manifest: Manifest) -> None:
+def test_secrets_and_seeds_stay_out_of_reprs(manifest: Manifest) -> None:
     file = ManifestFile.model_validate(manifest, from_attributes=True)
     shown = f"{file!r} {file} {file.plan!r} {file.entries[0]!r}"
     assert shown.count(manifest.entries[0].id) == 3
     assert str(2**62) not in shown
     assert str(2**62 + 1) not in shown
+    shown += repr(replace(manifest, set_aside={"pin": (77,)}))
     for one in manifest.entries:
         assert one.text not in shown
     assert "77" not in shown
@@ -244,17 +243,17 @@ def test_secrets_and_seeds_stay_out_of_the_repr_of_the_file(manifest: Manifest) 
 
 def test_no_value_is_in_what_pydantic_says(manifest: Manifest) -> None:
     file = ManifestFile.model_validate(manifest, from_attributes=True)
-    fields = {"plan": ("seed", "inclusion_seed", "formats"), "corpus": ("separator",)}
-    for part, names in fields.items():
-        for name in names:
-            damaged = {**vars(getattr(file, part)), name: -665577.5}
-            with pytest.raises(ValidationError, match=name) as refused:
-                ManifestFile.model_validate({**vars(file), part: damaged})
-            assert "665577" not in str(refused.value)
-    for name in ("index", "text"):
-        entry = {**vars(file.entries[0]), name: -665577.5}
+    damages: list[tuple[str, Any, str]] = [
+        *(("plan", file.plan, name) for name in ("seed", "inclusion_seed", "formats")),
+        ("corpus", file.corpus, "separator"),
+        *(("entries", file.entries[0], name) for name in ("index", "text")),
+    ]
+    for part, record, name in damages:
+        damaged = {**vars(record), name: -665577.5}
         with pytest.raises(ValidationError, match=name) as refused:
-            ManifestFile.model_validate({**vars(file), "entries": [entry]})
+            ManifestFile.model_validate(
+                {**vars(file), part: [damaged] if part == "entries" else damaged}
+            )
         assert "665577" not in str(refused.value)
     with pytest.raises(ValidationError, match="Field required") as refused:
         ManifestFile.model_validate({"plan": 665577.5})

@@ -16,7 +16,7 @@ from dataclasses import replace
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 from lmexposure._validate import one_of
 from lmexposure.canaries.corpora import ADAPTERS
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from lmexposure.canaries.corpora.tables import ArrowFile, Parquet
     from lmexposure.canaries.corpora.text import Lines
 
-    FileLayout = Lines | Parquet | ArrowFile  # what a document is in a file
+    FileLayout: TypeAlias = Lines | Parquet | ArrowFile  # what a document is in a file
 else:  # their modules are imported when a file has them
     FileLayout = Any
 SIDECAR_SUFFIX = ".canaries.json"

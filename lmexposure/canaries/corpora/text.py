@@ -1,5 +1,6 @@
 """Text: lines, paragraphs or JSON records, read in blocks of whole lines."""
 
+import io
 import json
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lmexposure.canaries.corpora.files import open_content, packed_writer
-from lmexposure.canaries.corpora.token_ids import bytes_of_token_ids
+from lmexposure.canaries.corpora.no_text import check_text
 from lmexposure.canaries.fills import Sought
 from lmexposure.canaries.insertion import Merged, Same, Taken, Written
 from lmexposure.canaries.row_schema import RowSchema
@@ -23,7 +24,6 @@ from lmexposure.errors import CorpusError
 
 BOM = b"\xef\xbb\xbf"
 _BLOCK_BYTES = 1 << 20
-_STRETCH = 1 << 16
 LONGEST_LINE = 1 << 26  # 64 MiB; whatever a small packed file says, it takes no more memory
 _LINE_END = ord("\n")
 _NO_TEXT = b" \t\n\r\v\f" + BOM
@@ -35,9 +35,7 @@ _Item = TypeVar("_Item")
 
 def line_end(line: bytes) -> bytes:
     r"""b"\r\n", b"\n", or b"" when the line has none; a lone \r belongs to the content."""
-    if line.endswith(b"\r\n"):
-        return b"\r\n"
-    return b"\n" if line.endswith(b"\n") else b""
+    return next((end for end in (b"\r\n", b"\n") if line.endswith(end)), b"")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +58,7 @@ class Block:
     @property
     def size(self) -> int:
         """In bytes."""
-        return len(BOM) * self.has_bom + len(self.data)
+        return len(self.content)
 
     @property
     def visible(self) -> bool:
@@ -83,38 +81,19 @@ class Block:
 
     def _places(self, documents: Iterable[int]) -> list[int]:
         """At which bytes these documents begin."""
-        starts = self._starts
-        return [self.line_start(n) if starts is None else int(starts[n]) for n in documents]
+        starts = self.line_starts if self._starts is None else self._starts
+        return [int(starts[number]) for number in documents]
 
     @cached_property
     def lines(self) -> int:
         """How many there are, with one that has no line end."""
-        return sum(self._ends) + bool(self.data and not self.data.endswith(b"\n"))
-
-    @cached_property
-    def _ends(self) -> list[int]:
-        """How many lines end in each stretch of `_STRETCH` bytes."""
-        ends = self.letters == _LINE_END
-        stretches = range(0, len(self.data), _STRETCH)
-        return [int(np.count_nonzero(ends[n : n + _STRETCH])) for n in stretches]
-
-    def line_start(self, number: int) -> int:
-        """At which byte this line begins; from 0, less than `lines`."""
-        if number == 0:
-            return 0
-        stretch, before = 0, 0
-        while before + self._ends[stretch] < number:
-            before += self._ends[stretch]
-            stretch += 1
-        start = stretch * _STRETCH
-        ends = np.flatnonzero(self.letters[start : start + _STRETCH] == _LINE_END)
-        return start + int(ends[number - before - 1]) + 1
+        ends = int(np.count_nonzero(self.letters == _LINE_END))
+        return ends + bool(self.data and not self.data.endswith(b"\n"))
 
     @cached_property
     def split(self) -> list[bytes]:
         r"""The lines with their line ends; they end at "\n" only."""
-        lines = self.data.split(b"\n")
-        return [line + b"\n" for line in lines[:-1]] + lines[-1:] * bool(lines[-1])
+        return io.BytesIO(self.data).readlines()
 
     @cached_property
     def line_starts(self) -> NDArray[np.int64]:
@@ -203,12 +182,19 @@ class Lines:
         return None
 
     def searched(self, block: Block, sought: Sought) -> Iterator[tuple[int, str]]:
-        """See `insertion.Part`."""
-        places = sought.places(block.data)
+        """The lines that may hold a fill, or all of the block; no fill is longer than a line."""
+        data, number, stop = block.data, block.first_line, 0
+        places = sought.places(data)
         if places is None or len(places) > _MANY:
-            yield block.first_line, block.data.decode()
-        else:
-            yield from _lines_at(block, places)
+            yield number, data.decode()
+            return
+        for at in places:  # ascending
+            if at >= stop:
+                start = max(data.rfind(b"\n", stop, at) + 1, stop)
+                number += data.count(b"\n", stop, start)
+                stop = data.find(b"\n", at) + 1 or len(data)
+                yield number, data[start:stop].decode(errors="replace")
+                number += 1
 
     def render(self, text: str, neighbour: bytes, end: bytes, number: int) -> bytes:
         """The bytes to insert before line `number`, `neighbour`; `end` is the line end to use."""
@@ -252,7 +238,7 @@ class Lines:
         ):
             for data in ready:
                 if not known:
-                    _check_text(name, data, offset)
+                    check_text(name, data, offset)
                 has_bom = offset == 0 and data.startswith(BOM)
                 offset += len(data)
                 data = data[len(BOM) * has_bom :]
@@ -415,7 +401,13 @@ class Records(Lines):
                 f"text (this record has {', '.join(map(repr, record)) or 'none'})"
             )
         text = str(self.schema.text(number, record))
-        check_characters(number, text)
+        try:
+            text.encode()
+        except UnicodeEncodeError as failure:
+            raise CorpusError(
+                f"line {number}: the text holds a lone surrogate at character {failure.start}, "
+                "which is no character; mend the record"
+            ) from None
         return text
 
 
@@ -423,17 +415,6 @@ def _filled(block: Block) -> Iterator[tuple[int, bytes]]:
     """The lines that are not blank, with their numbers."""
     lines = enumerate(block.split, block.first_line)
     return ((number, line) for number, line in lines if not line.isspace())
-
-
-def check_characters(number: int, text: str) -> None:
-    """Refuse half of a surrogate pair in the text of this line."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as failure:
-        raise CorpusError(
-            f"line {number}: the text holds a lone surrogate at character {failure.start}, "
-            "which is no character; mend the record"
-        ) from None
 
 
 def json_object(line: bytes, number: int) -> dict[str, Any]:
@@ -472,7 +453,11 @@ def _keep_freed_blocks() -> None:
 def _whole_lines(name: str, stream: IO[bytes], size: int, taken: Taken | None) -> Iterator[bytes]:
     """Pieces of about this many bytes that end with a line, or the stream."""
     done = 0
-    while data := _read(stream, size):
+    while data := stream.read(size):
+        if not data.endswith(b"\n"):
+            data += stream.readline(LONGEST_LINE)
+        if data.endswith(b"\n") and data[data.rfind(b"\n", 0, -1) + 1 :].strip(_NO_TEXT):
+            data += stream.readline(LONGEST_LINE)
         start = data.rfind(b"\n") + 1
         if len(data) - start >= LONGEST_LINE:
             raise CorpusError(
@@ -485,15 +470,6 @@ def _whole_lines(name: str, stream: IO[bytes], size: int, taken: Taken | None) -
         yield data
 
 
-def _read(stream: IO[bytes], size: int) -> bytes:
-    data = stream.read(size)
-    if not data.endswith(b"\n"):
-        data += stream.readline(LONGEST_LINE)
-    if data.endswith(b"\n") and data[data.rfind(b"\n", 0, -1) + 1 :].strip(_NO_TEXT):
-        data += stream.readline(LONGEST_LINE)
-    return data
-
-
 def ahead(items: Iterator[_Item]) -> Generator[_Item, None, None]:
     """The same items, none of them None; the next few are made while this one is worked on."""
     with ThreadPoolExecutor(max_workers=1) as pool:
@@ -501,62 +477,3 @@ def ahead(items: Iterator[_Item]) -> Generator[_Item, None, None]:
         while (found := waiting.popleft().result()) is not None:
             waiting.append(pool.submit(next, items, None))
             yield found
-
-
-def _check_text(name: str, data: bytes, offset: int) -> None:
-    if offset == 0 and data.startswith(b"\x1f\x8b"):
-        raise CorpusError(
-            f"the corpus {name} is packed by gzip; unpack it first, with gzip -dc, or give a file "
-            "whose name ends in .gz"
-        )
-    binary = data.find(b"\0")
-    if binary >= 0:
-        _refuse_token_ids(name, data, offset)
-        raise CorpusError(
-            f"the corpus {name} is binary or UTF-16: NUL byte at offset {offset + binary}; "
-            "convert it to UTF-8 text"
-        )
-    if data.isascii() or (len(data) >= _BLOCK_BYTES and _is_utf8(data)):
-        return
-    try:
-        data.decode()
-    except UnicodeDecodeError as failure:
-        _refuse_token_ids(name, data, offset)
-        raise CorpusError(
-            f"the corpus {name} is not UTF-8: bad byte 0x{data[failure.start]:02x} at offset "
-            f"{offset + failure.start}; convert it to UTF-8"
-        ) from None
-
-
-def _refuse_token_ids(name: str, data: bytes, offset: int) -> None:
-    """Of what is no text, say where it was tokenised already."""
-    size = bytes_of_token_ids(data) if offset == 0 else None
-    if size is not None:
-        raise CorpusError(
-            f"the corpus {name} looks like token ids of {size} bytes each, as nanoGPT's train.bin "
-            "and llm.c's shards are; canaries are text: insert before tokenising, and give the text"
-        ) from None
-
-
-def _is_utf8(data: bytes) -> bool:
-    """The same as to decode it; an insertion takes 1.1 times as long without. For large files."""
-    import pyarrow as pa
-
-    ends = pa.py_buffer(np.array([0, len(data)], dtype=np.int64))
-    try:
-        pa.LargeStringArray.from_buffers(1, ends, pa.py_buffer(data)).validate(full=True)
-    except pa.ArrowInvalid:
-        return False
-    return True
-
-
-def _lines_at(block: Block, places: Iterable[int]) -> Iterator[tuple[int, str]]:
-    """The lines that hold these bytes, ascending, each with its number; no fill is longer."""
-    data, number, stop = block.data, block.first_line, 0
-    for at in places:
-        if at >= stop:
-            start = max(data.rfind(b"\n", stop, at) + 1, stop)
-            number += data.count(b"\n", stop, start)
-            stop = data.find(b"\n", at) + 1 or len(data)
-            yield number, data[start:stop].decode(errors="replace")
-            number += 1
