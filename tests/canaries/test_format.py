@@ -1,14 +1,16 @@
-"""Secrets, indices and texts of a format."""
+"""Secrets, indices and texts of a format; mistakes in its template; shipped formats and files."""
 
 import math
 import pickle
 from dataclasses import asdict
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lmexposure.canaries import Format
+from lmexposure.canaries import Format, check_format_file, load_format, shipped_formats
 from lmexposure.canaries.template import ALPHABETS, check_digit
 from lmexposure.errors import FormatError
 
@@ -162,3 +164,190 @@ def test_fills_left_counts_those_that_agree() -> None:
             assert one.fills_left(index, k) == agree
     with pytest.raises(FormatError, match="k=9"):
         one.fills_left(0, 9)
+
+
+def test_doubled_braces_are_literal() -> None:
+    one = Format(name="own", template='{{"pin": {digits:2}}}')
+    assert one.text(7) == '{"pin": 07}'
+    assert one.prefix == '{"pin": '
+
+
+def naive(payload: str) -> str:
+    """Try all ten digits with the textbook test: doubled digits from the right, sum modulo 10."""
+    for candidate in "0123456789":
+        digits = [int(c) for c in reversed(payload + candidate) if c in "0123456789"]
+        total = sum(digits[::2])
+        total += sum(sum(map(int, str(2 * digit))) for digit in digits[1::2])
+        if total % 10 == 0:
+            return candidate
+    raise AssertionError("no digit fits")
+
+
+@pytest.mark.parametrize(
+    ("payload", "digit"),
+    [
+        ("7992739871", "3"),  # the example of Wikipedia, "Luhn algorithm"
+        ("411111111111111", "1"),  # the public Visa test number 4111 1111 1111 1111
+        ("37828224631000", "5"),  # the public American Express test number 378282246310005
+        ("4111-1111 1111 111", "1"),
+        ("", "0"),
+    ],
+)
+def test_published_numbers(payload: str, digit: str) -> None:
+    assert check_digit(payload) == digit
+
+
+@given(st.text(alphabet="0123456789 -x²", max_size=20))
+def test_equals_the_slow_way(payload: str) -> None:
+    assert check_digit(payload) == naive(payload)
+
+
+PEOPLE = "I am {choice:names} {digits:1}"
+TWO = ["a", "b"]
+REFUSED: list[tuple[Any, Any, str]] = [
+    ("no hole here", {}, "no hole that is free"),
+    ("", {}, "no hole that is free"),
+    ("only {luhn}", {}, "no hole that is free"),
+    ("a {number:3}", {}, r"unknown hole \{number:3\}; the holes are \{digits:n\}"),
+    ("a {}", {}, r"unknown hole \{\}"),
+    *(
+        (f"a {{digits{width}}}", {}, "needs a width from 1 to 1000")
+        for width in ("", ":0", ":1001", ":-2", ":{n}")
+    ),
+    ("a {digits!r:3}", {}, "has a conversion '!r'"),
+    ("a {digits:3", {}, "double a brace to mean it literally"),
+    ("a } {digits:3}", {}, "double a brace to mean it literally"),
+    ("{digits:3}{luhn}{digits:2}", {}, r"\{digits:2\} comes after \{luhn\}"),
+    ("{digits:3}{luhn}{luhn}", {}, r"\{luhn\} comes after \{luhn\}"),
+    ("{digits:3}{luhn:2}", {}, "takes nothing after the name"),
+    ("7 {lower:3}{luhn}", {}, "no free digit before it"),
+    ("{luhn} {digits:3}", {}, r"comes after \{luhn\}"),
+    ("a {choice:towns}", {}, "names no list of this format; its lists: none"),
+    ("two\nlines {digits:2}", {}, "line break"),
+    ("two\u2028lines {digits:2}", {}, "line break"),
+    ("nul \0 {digits:2}", {}, "NUL"),
+    ("half \ud800 {digits:2}", {}, "cannot be written as UTF-8"),
+    (3, {}, "template must be a string, not int"),
+    (PEOPLE, {"names": []}, "non-empty list"),
+    (PEOPLE, {"names": ["Ann", ""]}, "entry 1 must be a non-empty string"),
+    (PEOPLE, {"names": ["Ann", "Bob", "Ann"]}, "holds 'Ann' more than once"),
+    (PEOPLE, {"names": ["Ann", "B\rob"]}, "entry 1 holds a line break"),
+    (PEOPLE, {"names": ["Ann", 3]}, "entry 1 must be a non-empty string"),
+    (PEOPLE, {"names": "Ann"}, "non-empty list of strings"),
+    (PEOPLE, [1], "lists must be a table"),
+    (PEOPLE, {"names": TWO, "other": ["c"]}, "list 'other' is in no hole"),
+    ("{choice:gaps} ", {"gaps": [" ", "x"]}, "can give a blank text"),
+]
+
+
+@pytest.mark.parametrize(("template", "lists", "message"), REFUSED)
+def test_refused_templates(template: Any, lists: Any, message: str) -> None:
+    with pytest.raises(FormatError, match=message):
+        Format(name="own", template=template, lists=lists)
+
+
+OWN = 'name = "own"\ntemplate = "My code is {digits:6}"\ndescription = "A code"\n'
+SHIPPED = sorted(
+    path.stem for path in (Path(__file__).parents[2] / "canary_formats").glob("*.toml")
+)
+# Counted by hand from the templates; a format without a line here is tested like the others.
+SIZES = {
+    "random_number": 10**9,
+    "ssn": 10**9,
+    "card_number": 10**16,
+    "credit_card": 10**15,
+    "phone": 10**10,
+    "email": 26**8 * 36**4,
+    "password": 94**12,
+    "api_key": 16**32,
+    "pin": 10**4,
+    "uuid": 2**122,
+    "medical_record": 26**2 * 10**7 * 38,
+    "street_address": 10**9 * 32 * 8 * 32,
+}
+
+
+def test_shipped_sizes() -> None:
+    sizes = {name: form.size for name, form in shipped_formats().items()}
+    assert sizes | SIZES == sizes
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_shipped_formats_are_sound(name: str) -> None:
+    one = load_format(name)
+    assert one.name == name
+    assert one.description
+    assert one.source
+    assert one.prefix
+    assert one.bits == math.log2(one.size)
+    for index in (0, one.size - 1, *one.sample(20, seed=2)):
+        assert one.index(one.text(index)) == index
+
+
+def test_shipped_file_names_are_format_names() -> None:
+    assert sorted(shipped_formats()) == SHIPPED
+
+
+def test_the_papers_format() -> None:
+    assert load_format("random_number").text(281265017) == "The random number is 281265017"
+
+
+def test_own_file(tmp_path: Path) -> None:
+    path = tmp_path / "own.toml"
+    path.write_text(OWN, encoding="utf-8")
+    assert load_format(path) == load_format(str(path))
+    assert load_format(path).size == 10**6
+    check = check_format_file(path)
+    assert check.format == load_format(path)
+    assert check.problems == check.advice == ()
+
+
+def test_a_list_in_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "own.toml"
+    path.write_text(
+        'name = "own"\ntemplate = "{choice:a}{digits:1}"\n[lists]\na = ["x", "y"]\n', "utf-8"
+    )
+    check = check_format_file(path)
+    assert check.format is not None
+    assert check.format.lists == {"a": ("x", "y")}
+    assert len(check.advice) == 3
+    assert "no literal text" in check.advice[0]
+    assert "only 4.3 bits" in check.advice[1]
+    assert "no description" in check.advice[2]
+
+
+def test_the_shipped_copy_cannot_be_changed() -> None:
+    shipped_formats().clear()
+    assert shipped_formats()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("name = ", "is not TOML"),
+        (OWN + 'colour = "red"\n', "unknown keys: colour; a format has description, lists"),
+        ('name = "own"\n', "missing keys: template"),
+        ('name = "own"\ntemplate = "{digit:3}"\n', "unknown hole"),
+        ('name = "own"\ntemplate = "{digits:3}"\nlists = 3\n', "lists must be a table"),
+    ],
+)
+def test_broken_files(tmp_path: Path, content: str, message: str) -> None:
+    path = tmp_path / "own.toml"
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(FormatError, match=message):
+        load_format(path)
+    check = check_format_file(path)
+    assert check.format is None
+    assert "own.toml" in check.problems[0]
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(FormatError, match="no format 'luhn'; the shipped ones are api_key, "):
+        load_format("luhn")
+    with pytest.raises(FormatError, match=r"no format 'PINN'; did you mean 'pin'\? The shipped"):
+        load_format("PINN")
+    with pytest.raises(FormatError, match=r"cannot read the format file .*: No such file"):
+        load_format(tmp_path / "missing.toml")
+    (tmp_path / "latin.toml").write_bytes(b"\xe9")
+    with pytest.raises(FormatError, match="not UTF-8 text"):
+        load_format(tmp_path / "latin.toml")

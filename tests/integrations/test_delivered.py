@@ -212,9 +212,9 @@ def test_each_pass_through_a_loader_is_an_epoch(tokenizer: Any, corpus: Any) -> 
 
 @pytest.mark.slow
 def test_counts_of_several_processes_are_added_up(tmp_path: Path) -> None:
-    from integrations import count_in_processes  # which takes parts of this module
+    from integrations import train_in_processes  # which takes parts of this module
 
-    together(2, count_in_processes.main, tmp_path, said=tmp_path / "said.txt")
+    together(2, train_in_processes.count, tmp_path, said=tmp_path / "said.txt")
     for process in range(2):
         said = json.loads((tmp_path / f"{process}.json").read_text())
         assert said["processes"] == 2
