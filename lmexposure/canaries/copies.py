@@ -1,7 +1,4 @@
-"""Copies of corpus files with canaries in them, in a directory that a second call finds whole.
-
-Also what such an insertion would do, before anything is written.
-"""
+"""Copies of corpus files with canaries in them, in a directory that a second call finds whole."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -355,7 +352,7 @@ def check_same(
         "choice about existing fills": not manifest.set_aside.keys() & manifest.formats.keys()
         or reading.existing == "set_aside",
         "number of documents": reading.total in (None, corpus.documents),
-        "corpus": not originals or FileCorpus(originals, layout).sha256() == corpus.sha256,
+        "corpus": not originals or Hashes.of(FileCorpus(originals, layout)).total == corpus.sha256,
     }
     if manifest.plan != plan and manifest.plan == plan.seeded_like(manifest.plan):
         raise ResultError(

@@ -258,7 +258,12 @@ def number_documents(dataset: Any, *, id_column: str = "document") -> Any:
 
     if id_column in (dataset.columns() or []):
         raise CorpusError(f"there is a column {id_column!r} already; choose another id_column")
-    tables = _tables_in_order(dataset)
+    options = dataset.context.execution_options
+    kept, options.preserve_order = options.preserve_order, True  # else they come as they are done
+    try:
+        tables = list(dataset.to_arrow_refs())
+    finally:
+        options.preserve_order = kept
     rows = ray.remote(lambda table: table.num_rows)
     starts = accumulate(ray.get([rows.remote(table) for table in tables]), initial=0)
     number = ray.remote(with_numbers)
@@ -296,16 +301,6 @@ def hash_sum(numbers: NDArray[np.uint64]) -> int:
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return int(np.sum(mixed ^ (mixed >> np.uint64(31)), dtype=np.uint64))
-
-
-def _tables_in_order(dataset: Any) -> list[Any]:
-    """References to the blocks, computed now; without the option they come as they are done."""
-    options = dataset.context.execution_options
-    kept, options.preserve_order = options.preserve_order, True
-    try:
-        return list(dataset.to_arrow_refs())
-    finally:
-        options.preserve_order = kept
 
 
 def _check_ids(dataset: Any, id_column: str, total: int) -> None:

@@ -195,21 +195,16 @@ def find_identifiers(
     """Look through a corpus for fills of formats that are words of their own."""
     integer("most", most, low=1)
     integer("left", left, low=0)
-    known = _by_name(formats)
-    paths = corpus_files([corpus] if isinstance(corpus, str | Path) else corpus)
-    found = _Search(known, most, left, seed, layout_for(paths, layout, text_field))
-    found.read(paths)
-    return found.all_of(paths)
-
-
-def _by_name(formats: Sequence[Format]) -> dict[str, Format]:
     if not formats:
         raise FormatError("no format of identifiers is given; name at least one, such as 'uuid'")
     known = {form.name: alone(form) for form in formats}
     if len(known) < len(formats):
         names = Counter(form.name for form in formats)
         raise FormatError(f"two formats are called {names.most_common(1)[0][0]!r}; rename one")
-    return known
+    paths = corpus_files([corpus] if isinstance(corpus, str | Path) else corpus)
+    found = _Search(known, most, left, seed, layout_for(paths, layout, text_field))
+    found.read(paths)
+    return found.all_of(paths)
 
 
 class _Search:

@@ -311,7 +311,10 @@ def _refuse_alike(path: Path, lines: dict[int, str]) -> None:
     """Refuse two lines that look alike but for case and spaces, and one within another."""
     first: dict[str, int] = {}
     for number, line in lines.items():
-        before = first.setdefault(_folded(line), number)
+        # Twice, since "é" is one character or two, and folding may part them.
+        folded = unicodedata.normalize("NFKC", line).casefold()
+        folded = " ".join(unicodedata.normalize("NFKC", folded).split())
+        before = first.setdefault(folded, number)
         if before != number:
             raise CorpusError(
                 f"{path}, lines {before} and {number}: the same text, but for case, spaces "
@@ -324,12 +327,6 @@ def _refuse_alike(path: Path, lines: dict[int, str]) -> None:
             f"{path}, lines {inner} and {outer}: the text of line {inner} is within that of line "
             f"{outer}, so that a copy of one would count as a copy of the other; keep one of them"
         )
-
-
-def _folded(line: str) -> str:
-    """What two lines that read alike have in common: "é" is one character, or two."""
-    folded = unicodedata.normalize("NFKC", line).casefold()
-    return " ".join(unicodedata.normalize("NFKC", folded).split())
 
 
 def _drawn(texts: Sequence[str], material: Material) -> list[str]:

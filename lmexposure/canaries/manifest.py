@@ -1,9 +1,7 @@
 """manifest.json: what was inserted where, and all that is needed to score it later, elsewhere.
 
-`ManifestFile` is the file; `Manifest` is what code works with. The file holds every secret and the
-seeds, so it is written for its owner only, and no message about it shows a value. The functions at
-the end say what must be true across its parts, for roles that coins deny prove nothing; it is
-checked whenever a `Manifest` is made.
+It holds every secret and the seeds, so it is written for its owner only, and no message about it
+shows a value. Roles that coins deny prove nothing: whenever a `Manifest` is made, it is checked.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,10 +1,5 @@
 """What to hide: how many canaries of which formats, how often, and what is drawn for it.
 
-From top to bottom: the witness, by which it is seen later that a model read this very corpus; the
-seed and its separate streams, from which every random number of this room comes; the plan; the
-canary; the coins; and the drawing of a plan: every candidate and control, where each goes, and last
-the coins.
-
 Low exposure means something only of a model that was trained on the canaries. A base in the place
 of its fine-tune, the manifest of another corpus, canaries that deduplication took out: each gives
 low exposure too. So insertion adds a few witnesses, repeated so often that a usual training knows
@@ -304,14 +299,10 @@ class Plan(Checked):
     def role(self, candidate: str) -> Role:
         """What its coin makes of a candidate, by its id."""
         seed, probability = self.inclusion_seed, self.inclusion_probability
-        if seed is None or probability is None or candidate.partition("/")[0] in self._always:
+        always = {form.name for form in self.formats if form.kind == ALWAYS}
+        if seed is None or probability is None or candidate.partition("/")[0] in always:
             return "canary"
         return "canary" if is_included(seed, candidate, probability) else "held_out"
-
-    @cached_property
-    def _always(self) -> frozenset[str]:
-        """The formats that are inserted whatever the coins say."""
-        return frozenset(form.name for form in self.formats if form.kind == ALWAYS)
 
     def without(self, *ids: str) -> "Plan":
         """The same plan with these canaries not inserted; nothing else moves."""
@@ -330,19 +321,19 @@ class Plan(Checked):
             aside = len((set_aside or {}).get(form.name, ()))
             compared = references if form.is_uniform else 0
             if self.secrets_per_format + compared > form.size - aside:
-                raise PlanError(self._too_large(form, compared, aside))
-
-    def _too_large(self, form: Format, references: int, aside: int) -> str:
-        free, classes = form.size - aside, len(self.repetitions)
-        fits = (free - self.controls - references) // classes
-        best = f"{fits} canaries per class with these controls and references"
-        if fits < 1:
-            best = f"{free // classes} canaries per class with no controls and no references"
-        return (
-            f"format {form.name!r} has {form.size} secrets, {aside} of them set aside; "
-            f"{self.canaries} canaries in each of {classes} classes, {self.controls} controls "
-            f"and {references} references do not fit; the largest plan that fits has {best}"
-        )
+                free, classes = form.size - aside, len(self.repetitions)
+                fits = (free - self.controls - compared) // classes
+                best = f"{fits} canaries per class with these controls and references"
+                if fits < 1:
+                    best = (
+                        f"{free // classes} canaries per class with no controls and no references"
+                    )
+                raise PlanError(
+                    f"format {form.name!r} has {form.size} secrets, {aside} of them set aside; "
+                    f"{self.canaries} canaries in each of {classes} classes, {self.controls} "
+                    f"controls and {compared} references do not fit; the largest plan that fits "
+                    f"has {best}"
+                )
 
 
 def _loaded(formats: FormatLike | Iterable[FormatLike]) -> tuple[Format, ...]:

@@ -102,8 +102,17 @@ def _form(first: Sequence[Mapping[str, Any]], said: Mapping[str, Any], text_fiel
     if text_field != _USUAL:  # who names a text field means it
         return "text"
     form = recognise(first)
-    if form == "text" and first and not any(_is_known(record) for record in first):
-        raise CorpusError(_unknown(first))
+    # Whatever is in the fields of a form: its reader says the rest.
+    complete = [set(names) for form, names in FIELDS.items() if form != "prompt_only"]
+    known = any(record.keys() >= names for record in first for names in complete)
+    if form == "text" and first and not known:
+        forms = "; ".join(f"{form} has {', '.join(names)}" for form, names in FIELDS.items())
+        raise CorpusError(
+            f"the first records have the fields {_names(first)}, which are those of no form; name "
+            "them: prompt_field=... with completion_field=... for a prompt and its answer, "
+            "text_field=... for a text; or rename them, and say form=... where that is not clear "
+            f"({forms})"
+        )
     return form
 
 
@@ -143,22 +152,6 @@ def _is_prompt_only(record: Mapping[str, Any]) -> bool:
     if isinstance(record["prompt"], str):
         return sum(isinstance(value, str) for value in record.values()) == 1
     return bool(_turn(record["prompt"], -1)[0] == "user")
-
-
-def _is_known(record: Mapping[str, Any]) -> bool:
-    """Whether a record has the fields of a form, whatever is in them; its reader says the rest."""
-    complete = (names for form, names in FIELDS.items() if form != "prompt_only")
-    return any(record.keys() >= set(names) for names in complete)
-
-
-def _unknown(first: Sequence[Mapping[str, Any]]) -> str:
-    forms = "; ".join(f"{form} has {', '.join(names)}" for form, names in FIELDS.items())
-    return (
-        f"the first records have the fields {_names(first)}, which are those of no form; name "
-        "them: prompt_field=... with completion_field=... for a prompt and its answer, "
-        "text_field=... for a text; or rename them, and say form=... where that is not clear "
-        f"({forms})"
-    )
 
 
 def _names(first: Sequence[Mapping[str, Any]]) -> str:

@@ -1,7 +1,4 @@
-"""What of a row is its text, and which row a canary makes: as a text, or as a turn of a chat.
-
-And what a record of a chat must be, so that a canary's is trained on as the others are.
-"""
+"""What of a row is its text, and which row a canary makes: as a text, or as a turn of a chat."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -214,30 +211,16 @@ def _check_chat(
     """Refuse a record whose kind or training would not be that of the canaries' records."""
     written = {name: value for name, value in wrapping.record("").items() if name in row}
     for name, value in written.items():
-        _check_type(where, name, row[name], wants_text=isinstance(value, str))
+        there, wanted = row[name], "a string" if isinstance(value, str) else "a list of messages"
+        if isinstance(there, str) != isinstance(value, str) or isinstance(
+            there, int | float | None
+        ):
+            raise CorpusError(
+                f"{where}: {name!r} is of type {type(there).__name__}, and must be {wanted}, as "
+                "this wrapping writes; choose another wrapping, or rewrite it"
+            )
     if wrapping.form == "text":
         return
-    _check_rendering(where, row, constants)
-    for name, value in written.items():
-        if not isinstance(value, str):
-            _check_turns(f"{where}: {name!r}", row[name], wrapping)
-        elif name != _OPTIONAL and not row[name].strip():
-            raise CorpusError(_empty(f"{where}: {name!r}"))
-
-
-def _check_type(where: str, name: str, value: Any, *, wants_text: bool) -> None:
-    """Refuse a string where the wrapping writes messages, or the other way."""
-    if isinstance(value, str) == wants_text and not isinstance(value, int | float | None):
-        return
-    raise CorpusError(
-        f"{where}: {name!r} is of type {type(value).__name__}, and must be "
-        f"{'a string' if wants_text else 'a list of messages'}, as this wrapping writes; choose "
-        "another wrapping, or rewrite it"
-    )
-
-
-def _check_rendering(where: str, row: Mapping[str, Any], constants: Mapping[str, Any]) -> None:
-    """Refuse fields by which the canaries' records would be rendered otherwise than scored."""
     changing = [name for name in _CHANGING if _holds(constants.get(name))]
     if changing:
         raise CorpusError(
@@ -247,6 +230,11 @@ def _check_rendering(where: str, row: Mapping[str, Any], constants: Mapping[str,
     images = [name for name in _IMAGES if _holds(row.get(name))]
     if images:
         raise CorpusError(_of_images(f"{where} has {images[0]!r}:"))
+    for name, value in written.items():
+        if not isinstance(value, str):
+            _check_turns(f"{where}: {name!r}", row[name], wrapping)
+        elif name != _OPTIONAL and not row[name].strip():
+            raise CorpusError(_empty(f"{where}: {name!r}"))
 
 
 def _check_turns(where: str, value: Any, wrapping: Wrapping) -> None:

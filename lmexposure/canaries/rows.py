@@ -118,7 +118,10 @@ class InsertionStep:
                     "the step was given no document numbers; map with with_indices=True, or name "
                     "an id_column, for parts of a table keep no order"
                 )
-            if _is_one_of_several_loader_workers():
+            # Looked up, not imported: where torch is not loaded there are no loader workers.
+            data = sys.modules.get("torch.utils.data")
+            worker = data.get_worker_info() if data else None
+            if worker is not None and worker.num_workers > 1:
                 raise CorpusError(
                     "several loader workers each count their rows from 0, so no document has its "
                     "number; use insert, an id_column, or at most one worker"
@@ -136,7 +139,9 @@ class InsertionStep:
         columns = _columns_of(batch)
         if not isinstance(batch, Mapping) and not len(batch):  # type: ignore[arg-type]
             return batch  # it may have no columns
-        self.check_columns(_names_of(batch))
+        # Also those that are there twice.
+        names: Any = getattr(batch, "column_names", getattr(batch, "columns", batch))
+        self.check_columns(columns if isinstance(batch, Mapping) else names)
         if self.id_column is not None:
             numbers = columns[self.id_column]
         of_type("numbers", numbers, Iterable, "a number for each row", error=CorpusError)
@@ -272,21 +277,8 @@ def _columns_of(batch: Any) -> Mapping[str, Any]:
     return columns
 
 
-def _names_of(batch: Any) -> list[Any]:
-    """Its columns' names, also those that are there twice."""
-    names = getattr(batch, "column_names", getattr(batch, "columns", batch))
-    return list(batch if isinstance(batch, Mapping) else names)
-
-
 def _listed(column: Any) -> Any:
     for method in ("to_pylist", "tolist"):  # of Arrow; of pandas and numpy
         if hasattr(column, method):
             return getattr(column, method)()
     return column
-
-
-def _is_one_of_several_loader_workers() -> bool:
-    # Looked up, not imported: where torch is not loaded there are no such workers.
-    data = sys.modules.get("torch.utils.data")
-    worker = data.get_worker_info() if data else None
-    return worker is not None and worker.num_workers > 1

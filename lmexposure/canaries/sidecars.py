@@ -106,21 +106,16 @@ def read_sidecars(paths: Sequence[Path], manifest: Manifest) -> list[Sidecar] | 
                 f"{shards[note.shard]} and {path} are both number {note.shard} of this corpus, by "
                 "their sidecars; give one of them"
             )
-    _check_complete(notes)
-    _check_agreement(paths, notes, manifest)
-    return notes
-
-
-def _check_complete(notes: Sequence[Sidecar]) -> None:
     given, most = {note.shard for note in notes}, notes[0].shards
     missing = list(islice((str(n) for n in range(1, most + 1) if n not in given), 10))
     if missing and len(notes) > 1:
-        which = (
-            f"number {missing[0]} is" if len(missing) == 1 else f"numbers {', '.join(missing)} are"
-        )
+        several = f"numbers {', '.join(missing)} are"
+        which = f"number {missing[0]} is" if len(missing) == 1 else several
         raise CorpusError(
             f"of the {most} files of this corpus, {which} missing; give all of them, or one alone"
         )
+    _check_agreement(paths, notes, manifest)
+    return notes
 
 
 def _check_agreement(paths: Sequence[Path], notes: Sequence[Sidecar], manifest: Manifest) -> None:

@@ -261,11 +261,20 @@ def parse_template(template: str, lists: Mapping[str, tuple[str, ...]]) -> tuple
     """Split a template into literal text and holes."""
     _check_text("template", template)
     parts: list[Part] = []
-    for literal, kind, detail, conversion in _split(template):
-        if literal:
-            parts.append(Literal("", (literal,)))
+    try:
+        pieces = list(string.Formatter().parse(template))
+    except ValueError as failure:
+        raise FormatError(
+            f"template {template!r}: {failure}; double a brace to mean it literally"
+        ) from None
+    for literal, kind, given, conversion in pieces:
+        if literal:  # doubled braces split what is one
+            last = parts.pop() if parts and isinstance(parts[-1], Literal) else None
+            before = last.text if isinstance(last, Literal) else ""
+            parts.append(Literal("", (before + literal,)))
         if kind is None:
             continue
+        detail = given or ""
         if any(isinstance(part, CheckDigit) for part in parts):
             raise FormatError(
                 f"the hole {_shown(kind, detail)} comes after {{luhn}}, whose digit would not "
@@ -275,7 +284,7 @@ def parse_template(template: str, lists: Mapping[str, tuple[str, ...]]) -> tuple
             raise FormatError(f"the hole {_shown(kind, detail)} has a conversion '!{conversion}'")
         parts.append(_hole(kind, detail, lists))
     _check_parts(template, parts, lists)
-    return _merged(parts)
+    return tuple(parts)
 
 
 def clean_lists(lists: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
@@ -310,17 +319,6 @@ def _check_text(what: str, text: str) -> None:
         raise FormatError(
             f"{what} cannot be written as UTF-8 (character {failure.start})"
         ) from None
-
-
-def _split(template: str) -> list[tuple[str, str | None, str, str | None]]:
-    """(literal, hole kind or None, hole detail, conversion) in the order of the template."""
-    try:
-        pieces = list(string.Formatter().parse(template))
-    except ValueError as failure:
-        raise FormatError(
-            f"template {template!r}: {failure}; double a brace to mean it literally"
-        ) from None
-    return [(literal, kind, detail or "", mark) for literal, kind, detail, mark in pieces]
 
 
 def _shown(kind: str, detail: str) -> str:
@@ -366,14 +364,3 @@ def _check_parts(
         part.name for part in parts if isinstance(part, Choice) and part.is_free
     }:
         raise FormatError(f"list {name!r} is in no hole; write {{choice:{name}}} or remove it")
-
-
-def _merged(parts: Sequence[Part]) -> tuple[Part, ...]:
-    """Join neighbouring literals, which doubled braces split."""
-    merged: list[Part] = []
-    for part in parts:
-        if merged and isinstance(part, Literal) and isinstance(merged[-1], Literal):
-            merged[-1] = Literal("", (merged[-1].text + part.text,))
-        else:
-            merged.append(part)
-    return tuple(merged)

@@ -1,7 +1,4 @@
-"""Where in a record a canary is, what is around it, and which tokens carry loss.
-
-As a text of its own, or as a turn of a chat in one of the forms that trainers read.
-"""
+"""Where in a record a canary is, what is around it, and which tokens carry loss."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -115,12 +115,19 @@ class ExposureCallback(TrainerCallback):  # type: ignore[misc]
     def on_train_begin(self, args: Any, state: Any, control: Any, **named: Any) -> None:
         """Find out before the first step whether all can be learned and scored."""
         trainer = _calling_trainer()
-        _refuse_sharded(trainer)
+        if trainer.is_fsdp_enabled or is_sharded(trainer.model):
+            raise ModelError(
+                "the weights are spread over processes (FSDP, or DeepSpeed's ZeRO-3), so that the "
+                "model cannot be scored while it trains; leave ExposureCallback out, and measure "
+                "the checkpoints with `lmexposure measure`"
+            )
         self._scored_at, self._told = -1, set[str]()
         tokenizer = _tokenizer_of(trainer)
         wrapping = self._wrapping or usual_wrapping(trainer, self._manifest)
         watched = self._watch(trainer, tokenizer, wrapping)
-        self._prepare_report(trainer)
+        if (report := self._report) is not None:
+            resumed = trainer.state.global_step > 0
+            from_first(lambda: report.prepare(trainer, resumed=resumed))
         ahead = self._look_ahead(trainer, tokenizer, named.get("train_dataloader"))
         if self._are_others(ahead.record, watched, tokenizer):
             watched = self._watch(trainer, tokenizer, wrapping, row=_row_of(ahead.record))
@@ -207,11 +214,6 @@ class ExposureCallback(TrainerCallback):  # type: ignore[misc]
         if self._report is not None:
             self._report.ahead = ahead
         return ahead
-
-    def _prepare_report(self, trainer: Any) -> None:
-        if self._report is not None:
-            report, resumed = self._report, trainer.state.global_step > 0
-            from_first(lambda: report.prepare(trainer, resumed=resumed))
 
     def _write_report(self, trainer: Any, report: FinalReport) -> None:
         """The training is done, and what goes wrong here must not take its model away."""
@@ -363,13 +365,3 @@ def _tokenizer_of(trainer: Any) -> Any:
         f"the Trainer has processing_class={type(trainer.processing_class).__name__}, which is no "
         "tokenizer; without one no canary can be scored: Trainer(..., processing_class=tokenizer)"
     )
-
-
-def _refuse_sharded(trainer: Any) -> None:
-    """The bare model must hold all of its weights."""
-    if trainer.is_fsdp_enabled or is_sharded(trainer.model):
-        raise ModelError(
-            "the weights are spread over processes (FSDP, or DeepSpeed's ZeRO-3), so that the model"
-            " cannot be scored while it trains; leave ExposureCallback out, and measure the "
-            "checkpoints with `lmexposure measure`"
-        )

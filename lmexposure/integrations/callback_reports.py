@@ -1,12 +1,9 @@
 """What the callback says before the first step and after the last, and what a training shows.
 
-Before: will the canaries reach the model whole, and with loss? What a training would silently lose
-is better known before it than after. So the rows of the first epoch are collated once more, in
-another order, and looked at as `verify --rows` looks at rows; the loader itself is not touched.
-
-After: the full measurement of the trained model, and its report. A private training's witnesses
-need not show, so its record must: rows that were all counted before the first step, a whole epoch,
-and a loss below its beginning's and below that of token frequencies.
+Before it, the rows of the first epoch are collated once more, in another order, and looked at as
+`verify --rows` looks at rows; the loader itself is not touched. A private training's witnesses need
+not show, so its record must: rows that were all counted before the first step, a whole epoch, and a
+loss below its beginning's and below that of token frequencies.
 """
 
 import copy
@@ -210,19 +207,15 @@ def _collated(loader: Any, until: float, clock: Callable[[], float]) -> Iterator
     """Batches, and of how many rows each is, until all are read or the time is over."""
     # A copy, for it may hold random numbers of its own.
     collate = copy.deepcopy(loader.collate_fn)
-    for rows in _batches(loader):
+    data, size = loader.dataset, getattr(loader, "batch_size", None) or _BATCH
+    several = getattr(data, "__getitems__", None)
+    # All rows once: neighbours together, batches in an order that mixes them.
+    for place in permutation(ceil(len(data) / size), seed=1):
+        numbers = list(range(place * size, min((place + 1) * size, len(data))))
+        rows = [data[i] for i in numbers] if several is None else list(several(numbers))
         yield len(rows), collate(rows)
         if clock() > until:
             break
-
-
-def _batches(loader: Any) -> Iterator[list[Any]]:
-    """All rows once: neighbours together, batches in an order that mixes them."""
-    data, size = loader.dataset, getattr(loader, "batch_size", None) or _BATCH
-    several = getattr(data, "__getitems__", None)
-    for place in permutation(ceil(len(data) / size), seed=1):
-        numbers = list(range(place * size, min((place + 1) * size, len(data))))
-        yield [data[i] for i in numbers] if several is None else list(several(numbers))
 
 
 def _unigram_bits(

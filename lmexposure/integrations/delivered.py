@@ -65,7 +65,14 @@ class DeliveredCounter:
         self, manifest: Manifest, tokenizer: Any, *, wrapping: Wrapping | None = None
     ) -> None:
         self._manifest, self._wrapping = manifest, wrapping
-        self._search = TokenSearch(tokenizer, _groups(manifest), _others(manifest))
+        groups: dict[str, dict[str, str]] = {name: {} for name in manifest.hidden_formats}
+        for entry in manifest.entries:
+            groups[entry.format][entry.id] = entry.text
+        others = {
+            name: [form.text(index) for index in manifest.references(name, _OTHERS)]
+            for name, form in manifest.hidden_formats.items()
+        }
+        self._search = TokenSearch(tokenizer, groups, others)
         self._scored: dict[str, Encoded] = {}
         if wrapping is not None:
             wrapped = encode_wrapped(tokenizer, [c.text for c in manifest.entries], wrapping)
@@ -298,20 +305,6 @@ def _alike(scored: Encoded, ids: _Row, carried: NDArray[np.bool_], *, packed: bo
     if begin < 0 or (begin and not packed) or ids[begin:].tolist() != scored.ids:
         return False
     return bool(carried[begin + scored.scored_from :].all())
-
-
-def _groups(manifest: Manifest) -> dict[str, dict[str, str]]:
-    groups: dict[str, dict[str, str]] = {name: {} for name in manifest.hidden_formats}
-    for entry in manifest.entries:
-        groups[entry.format][entry.id] = entry.text
-    return groups
-
-
-def _others(manifest: Manifest) -> dict[str, list[str]]:
-    return {
-        name: [form.text(index) for index in manifest.references(name, _OTHERS)]
-        for name, form in manifest.hidden_formats.items()
-    }
 
 
 def _rows(values: Any) -> list[_Row]:

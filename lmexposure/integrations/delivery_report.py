@@ -1,8 +1,4 @@
-"""What became of the canaries' repetitions on their way into a model, and what that points to.
-
-A cause is read off what it leaves behind. Truncation leaves rows that end at one length. Removing
-duplicates leaves one copy of each.
-"""
+"""What became of the canaries' repetitions on their way into a model, and what that points to."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -80,7 +76,15 @@ class DeliveryReport:
                 "no batch was seen, so nothing is known of what was delivered; attach the counter "
                 "before training",
             )
-        return tuple(line for line in (self._too_early(), *self.findings) if line)
+        planned = self._planned
+        if any(delivery.fewest for delivery in planned) or not planned:
+            return self.findings
+        return (
+            f"only {self.epochs:.3g} of an epoch is known to have been seen, so that no canary is "
+            "known to be missing; report after a whole epoch, or say of a stream without a length "
+            "how many there were: report(epochs=...)",
+            *self.findings,
+        )
 
     @property
     def findings(self) -> tuple[str, ...]:
@@ -112,15 +116,6 @@ class DeliveryReport:
     @property
     def _planned(self) -> list[Delivery]:
         return [delivery for delivery in self.canaries if delivery.repetitions]
-
-    def _too_early(self) -> str:
-        if any(delivery.fewest for delivery in self._planned) or not self._planned:
-            return ""
-        return (
-            f"only {self.epochs:.3g} of an epoch is known to have been seen, so that no canary is "
-            "known to be missing; report after a whole epoch, or say of a stream without a length "
-            "how many there were: report(epochs=...)"
-        )
 
     def _cut(self) -> Iterator[str]:
         cut = [delivery for delivery in self.canaries if delivery.cut]
@@ -233,7 +228,11 @@ def lost_copies(
         lacking = [each for each in classes if getattr(each, lost)]
         if lacking:
             copies = sum(getattr(each, lost) for each in lacking)
-            yield f"{_in_classes(lacking)}: {cause.format(copies=f'{copies:,}')}"
+            by_format: dict[str, list[str]] = {}
+            for each in lacking:
+                by_format.setdefault(each.format, []).append(f"{each.repetitions}×")
+            named = ", ".join(f"{name} {' and '.join(times)}" for name, times in by_format.items())
+            yield f"{named}: {cause.format(copies=f'{copies:,}')}"
 
 
 def _cut(deliveries: Sequence[Delivery], cut_at: Counter[int]) -> str:
@@ -259,10 +258,3 @@ def _missing(deliveries: Sequence[Delivery]) -> str:
         "front of the canary, held out, sampled or sharded; read the trainer's log, or "
         f"{_RAISE}"
     )
-
-
-def _in_classes(lacking: Sequence[RowsClass]) -> str:
-    by_format: dict[str, list[str]] = {}
-    for each in lacking:
-        by_format.setdefault(each.format, []).append(f"{each.repetitions}×")
-    return ", ".join(f"{name} {' and '.join(times)}" for name, times in by_format.items())

@@ -206,19 +206,16 @@ def delivered_rows(
                 progress(counter.rows)
     if not counter.rows:
         raise CorpusError("there is no row of tokens; give the rows that the training reads")
-    if counter.empty:
-        _refuse_other_tokenizer(first, tokenizer)
-    return counter.record()
-
-
-def _refuse_other_tokenizer(rows: Sequence[Any], tokenizer: Any) -> None:
-    """Rows without a canary, whose text gives other tokens, were made with another tokenizer."""
-    strange = sum(not _is_of(tokenizer, [int(i) for i in row]) for row in rows)
-    if strange > _HALF * len(rows):
+    strange = 0
+    if counter.empty:  # else they are of this one
+        strange = sum(not _is_of(tokenizer, [int(i) for i in row]) for row in first)
+    if strange > _HALF * len(first):
         raise CorpusError(
-            f"the rows hold no canary, and encoding the text of {strange} of the first {len(rows)} "
-            "again gives other tokens: they were made with another tokenizer; give that one"
+            f"the rows hold no canary, and encoding the text of {strange} of the first "
+            f"{len(first)} again gives other tokens: they were made with another tokenizer; give "
+            "that one"
         )
+    return counter.record()
 
 
 def _is_of(tokenizer: Any, ids: list[int]) -> bool:
@@ -247,22 +244,18 @@ def each_row(rows: Any) -> Iterator[Mapping[str, Any]]:
         elif np.ndim(_first(item["input_ids"])) == 0:
             yield item
         else:
-            yield from _of_batch(item)
+            columns = {name: item[name] for name in (*_COLUMNS, *_MASKS, _LENGTHS) if name in item}
+            for i in range(len(item["input_ids"])):
+                # A mask of other shape says which token sees which; positions, where in an image.
+                yield {
+                    name: values[min(i, len(values) - 1)]
+                    for name, values in columns.items()
+                    if values is not None and (name == "labels" or getattr(values, "ndim", 2) == 2)
+                }
 
 
 def _first(values: Any) -> Any:
     return next(iter(values), 0) if values is not None else 0
-
-
-def _of_batch(batch: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    columns = {name: batch[name] for name in (*_COLUMNS, *_MASKS, _LENGTHS) if name in batch}
-    for i in range(len(batch["input_ids"])):
-        # A mask of other shape says which token sees which; positions, where in an image.
-        yield {
-            name: values[min(i, len(values) - 1)]
-            for name, values in columns.items()
-            if values is not None and (name == "labels" or getattr(values, "ndim", 2) == 2)
-        }
 
 
 def _aligned(row: Mapping[str, Any], number: int) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 from lmexposure._validate import one_of
 from lmexposure.canaries.corpora import ADAPTERS
-from lmexposure.canaries.insertion import Hashes, Taken, constants_of, named_errors
+from lmexposure.canaries.insertion import Taken, constants_of, named_errors
 from lmexposure.canaries.manifest import CorpusRecord, Manifest
 from lmexposure.canaries.row_schema import RowSchema
 from lmexposure.errors import CorpusError
@@ -137,11 +137,6 @@ def _json_begun(path: Path) -> bytes:
     return begun[:1] if found else b""
 
 
-def _is_unclear(path: Path) -> bool:
-    """Whether a file would be refused whose layout is not said."""
-    return _suffix(path) in _TABLES or _json_begun(path) != b""
-
-
 def layout_of(
     manifest: Manifest,
     sources: Sequence[Path],
@@ -151,7 +146,7 @@ def layout_of(
 ) -> FileLayout:
     """What a document is in files with the canaries of a manifest, wherever these are in it."""
     schema = RowSchema.of(manifest, text_field)
-    if name is None and any(map(_is_unclear, sources)):
+    if name is None and any(_suffix(p) in _TABLES or _json_begun(p) != b"" for p in sources):
         name = manifest.layout if manifest.layout in ADAPTERS else None
     known = layout_for(sources, name, str(schema.name))
     is_chat = schema.chat and known.name in OF_RECORDS
@@ -233,10 +228,6 @@ class FileCorpus:
         layout = self.layout
         about = layout.schema.about()
         return replace(about, name=name, layout=layout.name, separator=layout.separator)
-
-    def sha256(self) -> str:
-        """As a manifest has it: of the contents of all files, or of the texts of tables."""
-        return Hashes.of(self).total
 
 
 def _file_state(path: Path) -> tuple[int, ...]:

@@ -70,7 +70,8 @@ def bytes_of_token_ids(data: bytes) -> int | None:
     magic, version = np.frombuffer(data[:8], "<i4").tolist()
     if (magic, version) in _HEADERS:
         return _HEADERS[magic, version]
-    if data.startswith(_OTHERS) or _is_mostly_ascii(data[:_SAMPLE]):
+    letters = np.frombuffer(data[:_SAMPLE], np.uint8)
+    if data.startswith(_OTHERS) or np.mean((letters >= 0x20) & (letters < 0x7F)) > 0.6:
         return None
     for size, kind in ((8, "<u8"), (4, "<u4"), (4, ">u4"), (2, "<u2")):
         ids = np.frombuffer(data[: min(len(data) // size, _SAMPLE) * size], kind)
@@ -87,11 +88,6 @@ def _fits(ids: NDArray[np.unsignedinteger], size: int) -> bool:
     # A vocabulary of 65,536 has few of its last tokens in a text; half of signed numbers are < 0.
     beyond = np.count_nonzero(ids >= _LARGEST_OF_TWO) / len(ids)
     return bool(beyond <= 0.1 * (len(ids) >= 256) and np.mean(ids >= 1 << 15) < 0.42)
-
-
-def _is_mostly_ascii(data: bytes) -> bool:
-    letters = np.frombuffer(data, np.uint8)
-    return bool(np.mean((letters >= 0x20) & (letters < 0x7F)) > 0.6)
 
 
 def _are_characters(points: NDArray[np.unsignedinteger]) -> bool:

@@ -1,8 +1,4 @@
-"""Tables of Arrow as parts of a corpus, and the files that hold them: Parquet and Arrow IPC.
-
-A document is a row, and one of its columns holds the text; schema and the other columns stay as
-they are.
-"""
+"""Tables of Arrow as parts of a corpus, and the files that hold them: Parquet and Arrow IPC."""
 
 import os
 from abc import ABC, abstractmethod
@@ -311,21 +307,17 @@ def _open_parquet(path: Path) -> Iterator[Any]:
 
     try:
         with open(path, "rb") as raw, ParquetFile(raw) as file:
-            _check_plain(raw, file)
+            # Encryption under a plain footer: pyarrow would end the process at such a column.
+            raw.seek(-8, os.SEEK_END)
+            footer = int.from_bytes(raw.read(4), "little")
+            if footer == file.metadata.serialized_size + _SIGNATURE_BYTES:
+                raise CorpusError("it has encrypted columns; give a file that is not encrypted")
             yield file
     except (pa.ArrowException, OSError) as failure:
         reason = getattr(failure, "strerror", None) or str(failure).split("\n")[0]
         raise CorpusError(
             f"cannot read the corpus {path}: {reason}; give a whole Parquet file"
         ) from failure
-
-
-def _check_plain(raw: IO[bytes], file: Any) -> None:
-    """Refuse encryption under a plain footer: pyarrow would end the process at such a column."""
-    raw.seek(-8, os.SEEK_END)
-    footer = int.from_bytes(raw.read(4), "little")
-    if footer == file.metadata.serialized_size + _SIGNATURE_BYTES:
-        raise CorpusError("it has encrypted columns; give a file that is not encrypted")
 
 
 def _compression(file: Any) -> Any:

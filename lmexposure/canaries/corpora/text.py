@@ -128,7 +128,11 @@ class Block:
         written = self.size - len(self.data)
         starts = self._places(number for number, _ in added)
         for start, (_, text) in zip(starts, added, strict=True):
-            rendered = self._rendered(start, text)
+            neighbour = self._line(start)
+            end = line_end(neighbour) or self.default_end or b"\n"
+            # Only a record can be unfit, and counting takes its time.
+            before = 0 if self.layout.scans_lines else self.data.count(b"\n", 0, start)
+            rendered = self.layout.render(text, neighbour, end, self.first_line + before)
             pieces += [self.data[done:start], rendered]
             written += start - done
             spans.append((written, len(rendered)))
@@ -150,13 +154,6 @@ class Block:
     def same(self, other: Any) -> bool:
         """Whether the bytes are the same."""
         return bool(self.content == other.content)
-
-    def _rendered(self, start: int, text: str) -> bytes:
-        neighbour = self._line(start)
-        end = line_end(neighbour) or self.default_end or b"\n"
-        # Only a record can be unfit, and counting takes its time.
-        before = 0 if self.layout.scans_lines else self.data.count(b"\n", 0, start)
-        return self.layout.render(text, neighbour, end, self.first_line + before)
 
     def _line(self, start: int) -> bytes:
         return self.data[start : self.data.find(b"\n", start) + 1 or len(self.data)]
@@ -360,7 +357,13 @@ class Records(Lines):
             yield from enumerate(texts, block.first_line)
             return
         for number, line in _filled(block):
-            yield number, self._text(self._read(line, number), number)
+            try:
+                record = self._loads(line)
+            except (ValueError, RecursionError):
+                record = None
+            if not isinstance(record, dict):  # what is wrong, or what orjson does not read
+                record = json_object(line, number)
+            yield number, self._text(record, number)
 
     @cached_property
     def _loads(self) -> Callable[[bytes], Any]:
@@ -384,13 +387,6 @@ class Records(Lines):
         # orjson refuses half of a surrogate pair; text that can be printed holds none.
         quick = loads is not json.loads or all(map(str.isprintable, texts))
         return texts if quick else None
-
-    def _read(self, line: bytes, number: int) -> Any:
-        try:
-            record = self._loads(line)
-        except (ValueError, RecursionError):
-            return json_object(line, number)  # says what is wrong, or reads what orjson does not
-        return record if isinstance(record, dict) else json_object(line, number)
 
     def _text(self, record: dict[str, Any], number: int) -> str:
         name = self.schema.name
