@@ -1,8 +1,10 @@
-"""Secrets, indices and texts of a format; mistakes in its template; shipped formats and files."""
+"""Secrets, indices and texts of a format; its template and language; shipped formats and files."""
 
 import math
 import pickle
+from collections import Counter
 from dataclasses import asdict
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lmexposure.canaries import Format, check_format_file, load_format, shipped_formats
-from lmexposure.canaries.template import ALPHABETS, check_digit
-from lmexposure.errors import FormatError
+from lmexposure.canaries import Format, Plan, check_format_file, load_format, shipped_formats
+from lmexposure.canaries.language import ambiguous_text
+from lmexposure.canaries.template import ALPHABETS, check_digit, parse_template
+from lmexposure.errors import FormatError, PlanError
 
 HOLES = st.sampled_from([*(f"{{{kind}:{n}}}" for kind in ALPHABETS for n in (1, 3)), "{choice:c}"])
 TEMPLATES = st.lists(st.one_of(HOLES, st.sampled_from(["-", " x ", "{{", "7", "é"])), min_size=1)
@@ -85,10 +88,21 @@ def test_longest_allowed_index_survives_decimal_text() -> None:
     assert one.index(one.text(one.size - 1)) == int(str(one.size - 1))
 
 
-@pytest.mark.parametrize("name", ["", "Card", "a b", "a/b", "é"])
-def test_refused_names(name: str) -> None:
-    with pytest.raises(FormatError, match=r"must match \[a-z0-9_\]\+"):
-        Format(name=name, template="{digits:2}")
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        *(
+            ({"name": name}, r"must match \[a-z0-9_\]\+")
+            for name in ("", "Card", "a b", "a/b", "é")
+        ),
+        ({"description": 3}, "description must be a string"),
+        ({"known": [1]}, "known goes with chosen texts alone; leave it out"),
+        ({"kind": "texts"}, "kind 'texts' needs the template '{choice:texts}' and its list"),
+    ],
+)
+def test_refused_values(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(FormatError, match=message):
+        Format(**{"name": "pin", "template": "PIN {digits:4}", **values})
 
 
 def test_refused_indices_and_texts() -> None:
@@ -100,11 +114,6 @@ def test_refused_indices_and_texts() -> None:
         with pytest.raises(FormatError, match=r"is no fill of format 'pin'") as caught:
             pin.index(text)
         assert not text or text not in str(caught.value)
-
-
-def test_description_must_be_text() -> None:
-    with pytest.raises(FormatError, match="description must be a string"):
-        Format(name="a", template="{digits:2}", description=3)  # type: ignore[arg-type]
 
 
 def test_revealed_stops_before_the_next_free_character() -> None:
@@ -267,9 +276,13 @@ SIZES = {
 }
 
 
-def test_shipped_sizes() -> None:
+def test_shipped_formats() -> None:
     sizes = {name: form.size for name, form in shipped_formats().items()}
     assert sizes | SIZES == sizes
+    assert sorted(sizes) == SHIPPED
+    assert load_format("random_number").text(281265017) == "The random number is 281265017"
+    shipped_formats().clear()  # a copy
+    assert shipped_formats()
 
 
 @pytest.mark.parametrize("name", SHIPPED)
@@ -282,14 +295,6 @@ def test_shipped_formats_are_sound(name: str) -> None:
     assert one.bits == math.log2(one.size)
     for index in (0, one.size - 1, *one.sample(20, seed=2)):
         assert one.index(one.text(index)) == index
-
-
-def test_shipped_file_names_are_format_names() -> None:
-    assert sorted(shipped_formats()) == SHIPPED
-
-
-def test_the_papers_format() -> None:
-    assert load_format("random_number").text(281265017) == "The random number is 281265017"
 
 
 def test_own_file(tmp_path: Path) -> None:
@@ -314,11 +319,6 @@ def test_a_list_in_a_file(tmp_path: Path) -> None:
     assert "no literal text" in check.advice[0]
     assert "only 4.3 bits" in check.advice[1]
     assert "no description" in check.advice[2]
-
-
-def test_the_shipped_copy_cannot_be_changed() -> None:
-    shipped_formats().clear()
-    assert shipped_formats()
 
 
 @pytest.mark.parametrize(
@@ -351,3 +351,130 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "latin.toml").write_bytes(b"\xe9")
     with pytest.raises(FormatError, match="not UTF-8 text"):
         load_format(tmp_path / "latin.toml")
+
+
+SMALL = [
+    Format(name="digits", template="No {digits:3}."),
+    Format(name="check", template="1-{digits:2}{luhn}!"),
+    Format(name="names", template="{choice:c} and {choice:c}", lists={"c": ["Al", "Ali", "A"]}),
+    Format(name="end", template="I am {choice:c}", lists={"c": ["Ann", "Anna", "Bo"]}),
+    Format(name="moving", template="{choice:c}{luhn}", lists={"c": ["1", "18", "205"]}),
+]
+
+
+@pytest.mark.parametrize("one", SMALL, ids=lambda one: one.name)
+def test_agrees_with_the_list_of_all_fills(one: Format) -> None:
+    texts = {one.text(index) for index in range(one.size)}
+    beginnings = {text[:end] for text in texts for end in range(len(text) + 1)}
+    characters = {character for text in texts for character in text} | {"?"}
+    for beginning in beginnings:
+        following = {c for c in characters if beginning + c in beginnings}
+        assert one.next_characters(beginning) == "".join(sorted(following))
+        assert one.complete(beginning) == (beginning in texts)
+        assert one.viable(beginning)
+        for character in characters - following:
+            assert not one.viable(beginning + character)
+            assert one.next_characters(beginning + character) == ""
+            assert not one.complete(beginning + character)
+
+
+def test_states_can_be_kept_and_taken_up_again() -> None:
+    language = SMALL[1].language
+    state = language.advance(language.start, "1-4")
+    assert state is not None
+    assert language.advance(language.start, "1-") == language.advance(language.start, "1-")
+    one_way, other_way = language.advance(state, "2"), language.advance(state, "3")
+    assert one_way is not None
+    assert other_way is not None
+    assert language.next_characters(one_way) != language.next_characters(other_way)
+    assert language.advance(state, "") == state
+
+
+def test_equal_ways_to_go_on_share_a_state() -> None:
+    language = SMALL[0].language
+    assert language.advance(language.start, "No 12") == language.advance(language.start, "No 98")
+
+
+ENTRIES = st.lists(st.text("a1", min_size=1, max_size=3), min_size=1, max_size=4, unique=True)
+PARTS = st.sampled_from(["{choice:p}", "{choice:q}", "{digits:1}", "a", "1"])
+
+
+def all_texts(template: str, lists: dict[str, tuple[str, ...]]) -> Counter[str]:
+    """Every text with the number of secrets that give it, without any search."""
+    texts = [""]
+    for part in parse_template(template, lists):
+        texts = [text + part.write(value, text) for text in texts for value in range(part.size)]
+    return Counter(texts)
+
+
+@given(st.lists(PARTS, min_size=1, max_size=3), ENTRIES, ENTRIES, st.booleans())
+@settings(max_examples=60)
+def test_agrees_with_building_every_text(
+    pieces: list[str], p: list[str], q: list[str], luhn: bool
+) -> None:
+    template = "".join(["{choice:p}", *pieces, "{choice:q}"])
+    if luhn:
+        template += "{digits:1}{luhn}" + ("1" if len(p) > 2 else "")
+    lists = {"p": tuple(p), "q": tuple(q)}
+    counts = all_texts(template, lists)
+    found = ambiguous_text(parse_template(template, lists))
+    if found is None:
+        assert max(counts.values()) == 1
+    else:
+        assert counts[found] >= 2
+
+
+def test_the_check_digit_can_settle_what_the_holes_leave_open() -> None:
+    # "1" + "11" and "11" + "1": the free characters alone are ambiguous, with or without the digit.
+    lists = {"c": ["1", "11"]}
+    with pytest.raises(FormatError, match="secrets 1 and 2 both give the text '111'"):
+        Format(name="a", template="{choice:c}{choice:c}", lists=lists)
+    # Here only a check digit of 1 could be read as part of the entry, and it never is.
+    settled = Format(name="a", template="{choice:c}{luhn}", lists={"c": ["1", "18"]})
+    assert [settled.text(index) for index in range(2)] == ["18", "182"]
+
+
+def test_the_message_names_format_and_both_secrets() -> None:
+    with pytest.raises(FormatError, match=r"format 'a': secrets \d+ and \d+ both give the text"):
+        Format(
+            name="a",
+            template="{choice:c}{choice:d}",
+            lists={"c": ["an", "anna"], "d": ["x", "nax"]},
+        )
+
+
+def nests_by_brute_force(one: Format) -> bool:
+    texts = [one.text(i) for i in range(one.size)]
+    return any(a in b for a, b in permutations(texts, 2))
+
+
+@given(
+    entries=st.lists(st.text("ab", min_size=1, max_size=3), min_size=2, max_size=4, unique=True),
+    before=st.sampled_from(["", "a", "ab", "c", "{digits:1}"]),
+    after=st.sampled_from(["", "a", "ba", "c", "{digits:1}", "{digits:1}{luhn}"]),
+)
+def test_never_misses_and_never_invents(entries: list[str], before: str, after: str) -> None:
+    try:
+        one = Format(name="f", template=f"{before}{{choice:c}}{after}", lists={"c": entries})
+    except FormatError:
+        return  # ambiguous: refused before
+    assert one.may_nest == nests_by_brute_force(one)
+
+
+@pytest.mark.parametrize("one", shipped_formats().values(), ids=lambda one: str(one.name))
+def test_no_shipped_format_nests(one: Format) -> None:
+    assert not one.may_nest
+
+
+def test_long_holes_are_decided_quickly() -> None:
+    one = Format(name="f", template="{printable:100}{choice:c}!", lists={"c": ["a", "aa", "ab"]})
+    assert one.may_nest
+
+
+def test_a_plan_refuses_it_and_a_check_says_so(tmp_path_factory: pytest.TempPathFactory) -> None:
+    one = Format(name="f", template="I am {choice:c}", lists={"c": ["Ann", "Anna"]})
+    with pytest.raises(PlanError, match="one fill of format 'f' can lie within another"):
+        Plan(formats=(one,), canaries=1, repetitions=(1,), controls=0, seed=0)
+    path = tmp_path_factory.mktemp("formats") / "f.toml"
+    path.write_text('name="f"\ntemplate="I am {choice:c}"\n[lists]\nc=["Ann", "Anna"]\n')
+    assert any("within another" in line for line in check_format_file(path).advice)

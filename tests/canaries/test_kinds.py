@@ -65,37 +65,23 @@ def test_kinds_say_what_they_are() -> None:
     assert all(kind.name == name and kind.meaning and kind.secret for name, kind in KINDS.items())
 
 
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"known": [1]}, "known goes with chosen texts alone; leave it out"),
-        ({"kind": "texts"}, "kind 'texts' needs the template '{choice:texts}' and its list"),
-    ],
-)
-def test_a_template_with_other_holes_has_no_kind(values: dict[str, Any], message: str) -> None:
-    with pytest.raises(FormatError, match=message):
-        Format(name="pin", template="PIN {digits:4}", **values)
-
-
-@pytest.mark.parametrize("known", [[1], [0, 3], [0, -1], [1, 1, 1]])
-def test_known_is_a_part_of_each_text(known: list[int]) -> None:
-    with pytest.raises(FormatError, match="known must be a number for each text, from 0, below"):
-        Format.of_texts("texts", ["one", "two"], kind="texts", known=known)
+KNOWN = "known must be a number for each text, from 0, below"
 
 
 @pytest.mark.parametrize(
-    ("texts", "message"),
+    ("texts", "known", "message"),
     [
-        (["one"], "fewer than 2 ways"),
-        (["one", "one"], "holds 'one' more than once; keep it once"),
-        (["one", ""], "entry 1 must be a non-empty string"),
-        (["one", "t\nwo"], "entry 1 holds a line break or a NUL"),
-        (["one", "\ud800"], "entry 1 cannot be written as UTF-8"),
+        *((["one", "two"], known, KNOWN) for known in ([1], [0, 3], [0, -1], [1, 1, 1])),
+        (["one"], [], "fewer than 2 ways"),
+        (["one", "one"], [], "holds 'one' more than once; keep it once"),
+        (["one", ""], [], "entry 1 must be a non-empty string"),
+        (["one", "t\nwo"], [], "entry 1 holds a line break or a NUL"),
+        (["one", "\ud800"], [], "entry 1 cannot be written as UTF-8"),
     ],
 )
-def test_texts_that_cannot_be_canaries(texts: list[str], message: str) -> None:
+def test_texts_that_cannot_be_canaries(texts: list[str], known: list[int], message: str) -> None:
     with pytest.raises(FormatError, match=message):
-        Format.of_texts("texts", texts, kind="texts")
+        Format.of_texts("texts", texts, kind="texts", known=known)
 
 
 def test_a_text_within_another_is_refused_by_the_plan() -> None:
