@@ -139,7 +139,7 @@ class DeliveredCounter:
         self._passes.append(trainings)
 
     def report(self, epochs: float | None = None, *, alone: bool = False) -> DeliveryReport:
-        """What became of every repetition in so many epochs; None: as trainers and loaders say.
+        """What became of every repetition in these epochs; None: as trainers and loaders say.
 
         A part of an epoch may or may not have brought a canary. `alone`: what other processes
         counted is left out, and they are not waited for.
