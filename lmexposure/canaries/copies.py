@@ -352,7 +352,7 @@ def check_same(
         "choice about existing fills": not manifest.set_aside.keys() & manifest.formats.keys()
         or reading.existing == "set_aside",
         "number of documents": reading.total in (None, corpus.documents),
-        "corpus": not originals or Hashes.of(FileCorpus(originals, layout)).total == corpus.sha256,
+        "corpus": not originals or FileCorpus(originals, layout).sha256() == corpus.sha256,
     }
     if manifest.plan != plan and manifest.plan == plan.seeded_like(manifest.plan):
         raise ResultError(

@@ -20,7 +20,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 from lmexposure._validate import one_of
 from lmexposure.canaries.corpora import ADAPTERS
-from lmexposure.canaries.insertion import Taken, constants_of, named_errors
+from lmexposure.canaries.insertion import Hashes, Taken, constants_of, named_errors
 from lmexposure.canaries.manifest import CorpusRecord, Manifest
 from lmexposure.canaries.row_schema import RowSchema
 from lmexposure.errors import CorpusError
@@ -228,6 +228,10 @@ class FileCorpus:
         layout = self.layout
         about = layout.schema.about()
         return replace(about, name=name, layout=layout.name, separator=layout.separator)
+
+    def sha256(self) -> str:
+        """As a manifest has it: of the contents of all files, or of the texts of tables."""
+        return Hashes.of(self).total
 
 
 def _file_state(path: Path) -> tuple[int, ...]:
