@@ -81,9 +81,6 @@ def test_sizes_are_exact() -> None:
         Format(name="one", template="{choice:c}", lists={"c": ["a"]})
     with pytest.raises(FormatError, match=r"more than 10\^4000 ways"):
         Format(name="huge", template="{printable:1000}{printable:1000}{printable:1000}")
-
-
-def test_longest_allowed_index_survives_decimal_text() -> None:
     one = Format(name="wide", template="{digits:1000}{digits:1000}")
     assert one.index(one.text(one.size - 1)) == int(str(one.size - 1))
 
@@ -123,9 +120,7 @@ def test_revealed_stops_before_the_next_free_character() -> None:
     assert one.free_characters(123) == 3
     with pytest.raises(FormatError, match="k=4 must be a whole number from 0 to 3"):
         one.revealed(123, 4)
-
-
-def test_revealed_does_not_tell_where_an_open_entry_ends() -> None:
+    # Nothing tells where an entry ends that others begin with.
     one = Format(name="way", template="{choice:c} St", lists={"c": ["Elm", "Elmwood", "Oak"]})
     assert one.revealed(0, 3) == "Elm"
     assert one.revealed(2, 3) == "Oak St"
@@ -293,6 +288,7 @@ def test_shipped_formats_are_sound(name: str) -> None:
     assert one.source
     assert one.prefix
     assert one.bits == math.log2(one.size)
+    assert not one.may_nest
     for index in (0, one.size - 1, *one.sample(20, seed=2)):
         assert one.index(one.text(index)) == index
 
@@ -459,11 +455,6 @@ def test_never_misses_and_never_invents(entries: list[str], before: str, after: 
     except FormatError:
         return  # ambiguous: refused before
     assert one.may_nest == nests_by_brute_force(one)
-
-
-@pytest.mark.parametrize("one", shipped_formats().values(), ids=lambda one: str(one.name))
-def test_no_shipped_format_nests(one: Format) -> None:
-    assert not one.may_nest
 
 
 def test_long_holes_are_decided_quickly() -> None:

@@ -205,6 +205,9 @@ def test_what_is_not_given_is_usual_or_fresh() -> None:
     tossed = [Plan(formats=["pin"], seed=1, inclusion_probability=0.5) for _ in range(2)]
     assert None not in (tossed[0].inclusion_seed, tossed[1].inclusion_seed)
     assert tossed[0].inclusion_seed != tossed[1].inclusion_seed
+    # A manifest that lost its seed cannot; see test_manifest.py.
+    assert replace(TOSSED, inclusion_seed=None).inclusion_seed not in (None, TOSSED.inclusion_seed)
+    assert FIXED.role("pin/x1/0000") == "canary"
 
 
 def test_a_plan_beyond_all_measure_is_refused_before_its_canaries_are_named() -> None:
@@ -303,15 +306,11 @@ def test_more_of_what_comes_later_moves_no_earlier_coin() -> None:
     assert fewer == tuple(c for c in few if c not in (few[3], few[8]))
 
 
-def test_a_larger_probability_only_adds() -> None:
+def test_a_coin_toggles_its_own_texts_and_no_other() -> None:
     for name, without, with_it in one_toggled():
         before = {c.id for c in drawn(without) if c.role == "canary"}
         assert {c.id for c in drawn(with_it) if c.role == "canary"} == before | {name}
         assert name not in before
-
-
-def test_a_coin_toggles_its_own_texts_and_no_other() -> None:
-    for name, without, with_it in one_toggled():
         more, manifest = insert(TEXTS, with_it)
         fewer, other = insert(TEXTS, without)
         toggled = next(c for c in manifest.entries if c.id == name)
@@ -379,18 +378,9 @@ def test_the_inclusion_seed_decides_the_coins_and_nothing_else() -> None:
     assert [replace(c, role="canary") for c in first] == [replace(c, role="canary") for c in second]
     assert list(secrets(one, LONG_PIN)) == list(secrets(other, LONG_PIN))
     assert drawn(replace(TOSSED)) == first
-
-
-def test_the_plans_seed_decides_no_coin() -> None:
-    """Whoever trains has it, and by default it is the same for everyone."""
+    # Not so the plan's seed: whoever trains has it, and by default it is the same for everyone.
     roles = [[c.role for c in drawn(replace(TOSSED, seed=seed))] for seed in (0, 7, 2**62)]
     assert roles[0] == roles[1] == roles[2]
-
-
-def test_coins_without_a_seed_draw_one() -> None:
-    """A manifest that lost its seed cannot; see test_manifest.py."""
-    assert replace(TOSSED, inclusion_seed=None).inclusion_seed not in (None, TOSSED.inclusion_seed)
-    assert FIXED.role("pin/x1/0000") == "canary"
 
 
 def test_secrets_and_seeds_stay_out_of_the_repr() -> None:

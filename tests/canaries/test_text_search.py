@@ -140,16 +140,10 @@ def test_places_and_counts() -> None:
     assert found.named([34, 56], "line") == "2 times (line 3, 4)"
     assert found.named([12], "line") == "2 times (line 1, ...)"
     assert count_fills([PAIRS], texts, whole_lines=False)["pairs"].first_places[34] == 1
-
-
-def test_at_most_ten_places_are_named() -> None:
     found = count_fills([PAIRS], ((n, f"{n}") for n in range(10, 30)), whole_lines=False)["pairs"]
     assert found.named(found.counts, "record") == (
         "20 times (record 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, ...)"
     )
-
-
-def test_secrets_stay_out_of_the_repr() -> None:
     found = count_fills([PAIRS], [(1, "98")], whole_lines=False)["pairs"]
     assert "98" not in repr(found)
     assert "98" not in repr(Fill(0, 2, 98))
