@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from lmexposure.canaries.corpora.tables import TablePart
     from lmexposure.canaries.corpora.text import Block
 
-    Part: TypeAlias = (
-        Block | TablePart | InMemory
-    )  # some documents, one after another; it does not change
-    Source: TypeAlias = FileSource | InMemory  # a file of a corpus, or all that is held in memory
-    Corpus: TypeAlias = FileCorpus | InMemory  # a container of documents
+    # Part: some documents, one after another; it does not change. Source: a file of a corpus, or all
+    # that is held in memory. Corpus: a container of documents.
+    Part: TypeAlias = Block | TablePart | InMemory
+    Source: TypeAlias = FileSource | InMemory
+    Corpus: TypeAlias = FileCorpus | InMemory
 else:  # which import this module
     Part = Source = Corpus = Any
 Existing = Literal["refuse", "set_aside"]

@@ -220,10 +220,9 @@ def may_nest(parts: tuple[Part, ...]) -> bool:
         if end in (outer, inner):
             return
         shared = set(_options(parts, outer)) & set(_options(parts, inner))
+        # Outside lists one character leads where another does.
         if not any(isinstance(parts[number], Choice) for number, _ in (outer, inner)):
-            shared = set(
-                sorted(shared)[:1]
-            )  # in other holes one character leads where another does
+            shared = set(sorted(shared)[:1])
         for character in shared:
             for outer_after in _following(parts, outer, character, character):
                 for inner_after in _following(parts, inner, character, character):

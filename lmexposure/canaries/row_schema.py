@@ -211,10 +211,9 @@ def _check_chat(
     """Refuse a record whose kind or training would not be that of the canaries' records."""
     written = {name: value for name, value in wrapping.record("").items() if name in row}
     for name, value in written.items():
-        there, wanted = row[name], "a string" if isinstance(value, str) else "a list of messages"
-        if isinstance(there, str) != isinstance(value, str) or isinstance(
-            there, int | float | None
-        ):
+        there, is_text = row[name], isinstance(value, str)
+        if isinstance(there, str) != is_text or isinstance(there, int | float | None):
+            wanted = "a string" if is_text else "a list of messages"
             raise CorpusError(
                 f"{where}: {name!r} is of type {type(there).__name__}, and must be {wanted}, as "
                 "this wrapping writes; choose another wrapping, or rewrite it"
