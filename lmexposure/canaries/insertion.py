@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from lmexposure.canaries.corpora.tables import TablePart
     from lmexposure.canaries.corpora.text import Block
 
-    # Part: some documents, one after another; it does not change. Source: a file of a corpus, or all
-    # that is held in memory. Corpus: a container of documents.
+    # Some documents, one after another, which do not change; a file of a corpus, or all that is in
+    # memory; a container of documents.
     Part: TypeAlias = Block | TablePart | InMemory
     Source: TypeAlias = FileSource | InMemory
     Corpus: TypeAlias = FileCorpus | InMemory
