@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from importlib import resources
+from importlib.resources.abc import Traversable
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -362,13 +363,16 @@ class FormatCheck:
 
 @cache
 def _shipped() -> dict[str, Format]:
-    """Of the package where it was built, at the top of a checkout otherwise."""
-    package = resources.files("lmexposure")
-    built = package / _FOLDER
-    folder = built if built.is_dir() else Path(str(package)).parent / _FOLDER
-    files = [file for file in folder.iterdir() if file.name.endswith(".toml")]
+    files = [file for file in _folder().iterdir() if file.name.endswith(".toml")]
     formats = [_sound(tomllib.loads(f.read_text(encoding="utf-8")), f.name) for f in files]
     return {found.name: found for found in sorted(formats, key=lambda found: found.name)}
+
+
+def _folder() -> Traversable:
+    """`canary_formats`: in the package where it was built, at the top of a checkout otherwise."""
+    package = resources.files("lmexposure")
+    built = package / _FOLDER
+    return built if built.is_dir() else Path(str(package)).parent / _FOLDER
 
 
 def shipped_formats() -> dict[str, Format]:
