@@ -14,13 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Annotated, ClassVar, Self, TypeAlias
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    StringConstraints,
-    ValidationError,
-)
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from lmexposure._files import canonical_json, content_hash, read_bytes, write_json
 from lmexposure._integrity import CONTENT, take_hash
@@ -38,6 +32,7 @@ from lmexposure._types import Number as Number
 from lmexposure._types import Positive as Positive
 from lmexposure._types import Rate as Rate
 from lmexposure._types import Rows as Rows
+from lmexposure._types import Sha256 as Sha256
 from lmexposure._types import Share as Share
 from lmexposure.errors import InputError, ResultError
 
@@ -67,7 +62,6 @@ def _dated(value: str) -> str:
 
 
 Utc = Annotated[str, AfterValidator(_dated)]
-Sha256 = Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]
 
 
 class Record(BaseModel):

@@ -5,6 +5,7 @@ is.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass, fields
 from typing import Annotated, Any, ClassVar, TypeAlias, TypeVar
 
 from annotated_types import Ge, Gt, Interval
@@ -12,6 +13,8 @@ from annotated_types import Ge, Gt, Interval
 from lmexposure._validate import LARGEST_NUMBER, LEAST_LEVEL
 
 _MOST_DIGITS = 4000  # Python reads no more than 4,300
+UNWRITTEN = {"written": False}  # metadata of a field that no file has: what is read has its default
+LATER = {"later": True}  # metadata of a field that a file may lack: it has its default then
 FROM_FILE = {"from": "a file"}  # how validation is told that it reads what was written
 _T = TypeVar("_T")
 _Schema: TypeAlias = dict[str, Any]  # pydantic's
@@ -59,6 +62,18 @@ def _from_decimal(value: object, info: Any) -> object:
     return int(value)
 
 
+@dataclass(frozen=True)
+class Matching:
+    """A string is all of this pattern, which is a regular expression of JSON Schema."""
+
+    pattern: str
+
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: Callable[[object], _Schema]
+    ) -> _Schema:
+        return handler(source) | {"pattern": self.pattern}
+
+
 BigInteger = Annotated[int, Ge(0), _Decimal()]
 Count = Annotated[int, Interval(ge=0, le=10**15)]  # every one up to it is a float as well
 Share = Annotated[float, Interval(ge=0, le=1)]
@@ -72,6 +87,7 @@ ROUNDING = 1e-6  # bits
 Number = Annotated[float, Interval(ge=-LARGEST_NUMBER, le=LARGEST_NUMBER)]  # what a chart can show
 Bits = Annotated[float, Interval(ge=-ROUNDING, le=LARGEST_NUMBER)]
 Nats = Annotated[float, Interval(ge=0, le=LARGEST_NUMBER)]
+Sha256 = Annotated[str, Matching("^[0-9a-f]{64}$")]
 Rows = Annotated[tuple[_T, ...], _Listed()]
 
 
@@ -90,7 +106,19 @@ class Found:
         made: _Schema = handler(source)
         own = handler.resolve_ref_schema(made)
         own["strict"] = False  # a table of a file is as good as an instance
-        for field in own["schema"]["fields"]:
-            if field["schema"]["type"] == "default":  # for who computes it, not for a file
+        for field, declared in zip(own["schema"]["fields"], fields(source), strict=True):  # type: ignore[arg-type]
+            if declared.metadata == UNWRITTEN:
+                field |= {"init": False, "serialization_exclude": True}
+            # A default is for who computes it, not for a file.
+            elif field["schema"]["type"] == "default" and declared.metadata != LATER:
                 field["schema"] = field["schema"]["schema"]
         return made
+
+
+class Checked(Found):
+    """A `Found` whose `__post_init__` refuses all that no file holds: it is not looked at again."""
+
+    __pydantic_config__: ClassVar[_Schema] = {
+        **Found.__pydantic_config__,
+        "revalidate_instances": "never",
+    }

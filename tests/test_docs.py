@@ -375,7 +375,7 @@ def test_the_settings_files_are_read() -> None:
     (thresholds,) = map(tomllib.loads, blocks("tutorials/gate.md", "toml"))
     assert lx.Thresholds(**thresholds["check"]).max_guesses == 100
     (badge,) = map(tomllib.loads, blocks("reference/formats.md", "toml"))
-    assert lx.Format.from_dict(badge).size == 26**2 * 10**6 * 3
+    assert lx.Format(**badge).size == 26**2 * 10**6 * 3
 
 
 def command_lines(text: str) -> Iterator[list[str]]:

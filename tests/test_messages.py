@@ -13,7 +13,7 @@ from corpora import write_corpus
 
 import lmexposure as lx
 from lmexposure._settings import Setting, settings_of
-from lmexposure.canaries import Wrapping, WrappingChoice
+from lmexposure.canaries import Wrapping, wrapping_among
 from lmexposure.cli.app import app
 from lmexposure.core import Thresholds
 from lmexposure.errors import LmexposureError, SettingsError
@@ -154,8 +154,8 @@ def wrong_calls(corpus: Path) -> Iterator[Callable[[], object]]:
     yield partial(Wrapping, turn="system")  # type: ignore[arg-type]
     yield partial(lx.insert, texts, formats=["pin"], canaries=0)
     yield partial(lx.insert, texts, formats=["pin"], inclusion_seed=3)
-    yield partial(WrappingChoice().wrapping, [{"question": "a"}])
-    yield partial(WrappingChoice().wrapping, [{"prompt": "a"}])
+    yield partial(wrapping_among, [{"question": "a"}])
+    yield partial(wrapping_among, [{"prompt": "a"}])
     yield partial(Wrapping, loss="assistant", rendering="text")
     for name in ("table.csv", "array.json", "record.json", "none.txt"):
         yield partial(lx.insert_files, home / name, out, lx.Plan(formats=["pin"]))

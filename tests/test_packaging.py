@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 import lmexposure
-from lmexposure.canaries import library
+from lmexposure.canaries.format import _folder
 
 ROOT = Path(__file__).parents[1]
 FORMATS = {path.name for path in (ROOT / "canary_formats").glob("*.toml")}
@@ -75,7 +75,7 @@ def test_the_wheel_finds_its_formats_without_the_checkout(unpacked: Path, tmp_pa
 
 def test_a_checkout_reads_the_folder_at_its_top() -> None:
     """As an editable install has it: what is added there is used at once."""
-    assert Path(str(library._folder())) == ROOT / "canary_formats"
+    assert Path(str(_folder())) == ROOT / "canary_formats"
 
 
 def test_metadata_citation_and_changelog_agree_and_the_licence_is_whole(unpacked: Path) -> None:

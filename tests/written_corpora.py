@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyarrow.parquet import ParquetFile, ParquetWriter
 
 import lmexposure as lx
-from lmexposure.canaries.copies import sidecar_path
+from lmexposure.canaries.sidecars import sidecar_path
 
 SUFFIXES = {"lines": ".txt", "paragraphs": ".txt", "jsonl": ".jsonl", "parquet": ".parquet"}
 PACKINGS = ("", ".gz", ".zst")

@@ -30,8 +30,6 @@ from lmexposure.canaries import (
     Preview,
     Reading,
     Wrapping,
-    WrappingChoice,
-    WrappingRecord,
     copies_of,
     corpus_files,
     fresh_seed,
@@ -46,6 +44,7 @@ from lmexposure.canaries import (
     read_records,
     refuse_inserted,
     spooled,
+    wrapping_among,
 )
 from lmexposure.errors import CorpusError, InputError, ResultError, SettingsError
 from lmexposure.studies import RunSettings
@@ -56,6 +55,11 @@ _MOST_OF_TOKENS, _MOST_OF_DOCUMENTS = 0.01, 0.05
 # Beyond, the search takes longer than a person waits, and the claim is out of reach.
 _MOST_CANDIDATES = 2**17
 _CLOSE_ENOUGH = 1.05
+# Settings that a wrapping has by the same names.
+_SAID = (
+    *("form", "turn", "loss", "rendering", "system", "prompt_field", "completion_field"),
+    "chat_date",
+)
 
 
 def plan_of(
@@ -214,9 +218,7 @@ def _day_of_rows(out: Path, settings: RunSettings, chats: Wrapping, tokenizer: A
     return dated(tokenizer, chats).chat_date
 
 
-def _reading(
-    settings: RunSettings, wrapping: Wrapping | WrappingRecord | None, **limits: Any
-) -> Reading:
+def _reading(settings: RunSettings, wrapping: Wrapping | None, **limits: Any) -> Reading:
     """How the settings say that a corpus is read."""
     return Reading(
         layout=settings.layout,
@@ -231,7 +233,11 @@ def wrapping_of(
     corpus: Files, *, settings: RunSettings, out: str | Path | None = None
 ) -> Wrapping | None:
     """Where in a record of these files a canary goes, as said, else by the first records."""
-    return _choice(settings).wrapping(_first_records(listed_files(corpus), settings, out))
+    said = {name: getattr(settings, name) for name in _SAID}
+    records = _first_records(listed_files(corpus), settings, out)
+    return wrapping_among(
+        records, text_field=settings.text_field, other=settings.other_turn, **said
+    )
 
 
 def _first_records(
@@ -249,28 +255,13 @@ def _first_records(
     return read_records(paths, layout=layouts[0])
 
 
-def _choice(settings: RunSettings) -> WrappingChoice:
-    return WrappingChoice(
-        form=settings.form,
-        turn=settings.turn,
-        loss=settings.loss,
-        rendering=settings.rendering,
-        other=settings.other_turn,
-        system=settings.system,
-        prompt_field=settings.prompt_field,
-        completion_field=settings.completion_field,
-        text_field=settings.text_field,
-        chat_date=settings.chat_date,
-    )
-
-
 def _described(
     wrapping: Wrapping | None,
     tokenizer: Any,
     settings: RunSettings,
     records: Iterable[Mapping[str, Any]],
     tell: Callable[[str], None],
-) -> Wrapping | WrappingRecord | None:
+) -> Wrapping | None:
     """With what a manifest says of the training's tokenizer, tried out where it is known."""
     if wrapping is None:
         _refuse_template(settings, "these documents are texts")
@@ -281,7 +272,7 @@ def _described(
         template = read_template(settings.chat_template)
         wrapping = replace(wrapping, chat_template=template)
         if tokenizer is None:
-            return WrappingRecord.of(wrapping, template_sha256=sha256_bytes(template.encode()))
+            return replace(wrapping, template_sha256=sha256_bytes(template.encode()))
     if tokenizer is None:
         return wrapping
     from lmexposure.audit.first_rows import rows_ahead  # brings torch

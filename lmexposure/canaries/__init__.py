@@ -20,14 +20,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from lmexposure.canaries.copies import (
         Files,
+        Preview,
         Reading,
-        Sidecar,
         copies_of,
-        in_insertion_order,
         insert_copies,
         insert_files,
         listed_files,
-        read_sidecars,
+        preview_insertion,
     )
     from lmexposure.canaries.corpora import ADAPTERS, layouts_listed
     from lmexposure.canaries.corpora.files import (
@@ -47,22 +46,22 @@ if TYPE_CHECKING:
     )
     from lmexposure.canaries.documents import Inserted, insert
     from lmexposure.canaries.fills import Fill, Found, find_fills
-    from lmexposure.canaries.format import ALWAYS, PARTNER, PARTNERS, UNIFORM, Format
-    from lmexposure.canaries.identifiers import (
-        Identifier,
-        Identifiers,
-        find_identifiers,
-    )
-    from lmexposure.canaries.insertion import Placement
-    from lmexposure.canaries.kinds import KINDS, Kind, Material
-    from lmexposure.canaries.language import Language
-    from lmexposure.canaries.library import (
+    from lmexposure.canaries.format import (
+        ALWAYS,
+        PARTNER,
+        PARTNERS,
+        UNIFORM,
+        Format,
         FormatCheck,
         check_format_file,
         load_format,
         shipped_formats,
     )
-    from lmexposure.canaries.manifest import CorpusRecord, Manifest, WrappingRecord
+    from lmexposure.canaries.identifiers import Identifier, Identifiers, find_identifiers
+    from lmexposure.canaries.insertion import Placement
+    from lmexposure.canaries.kinds import KINDS, Kind, Material
+    from lmexposure.canaries.language import Language
+    from lmexposure.canaries.manifest import CorpusRecord, Manifest
     from lmexposure.canaries.pipe import (
         SPOOL,
         insert_through,
@@ -81,10 +80,10 @@ if TYPE_CHECKING:
         permutation,
         witness_copies,
     )
-    from lmexposure.canaries.preview import Preview, preview_insertion
-    from lmexposure.canaries.recognition import WrappingChoice, recognise
+    from lmexposure.canaries.recognition import recognise, wrapping_among
     from lmexposure.canaries.removal import Removal, remove
     from lmexposure.canaries.rows import InsertionStep
+    from lmexposure.canaries.sidecars import Sidecar, in_insertion_order, read_sidecars
     from lmexposure.canaries.verification import (
         ClassCount,
         CorpusCount,

@@ -1,14 +1,13 @@
 """Made by scripts/stubs of the face, and of what is declared of settings."""
 
 from lmexposure.canaries.copies import Files as Files
+from lmexposure.canaries.copies import Preview as Preview
 from lmexposure.canaries.copies import Reading as Reading
-from lmexposure.canaries.copies import Sidecar as Sidecar
 from lmexposure.canaries.copies import copies_of as copies_of
-from lmexposure.canaries.copies import in_insertion_order as in_insertion_order
 from lmexposure.canaries.copies import insert_copies as insert_copies
 from lmexposure.canaries.copies import insert_files as insert_files
 from lmexposure.canaries.copies import listed_files as listed_files
-from lmexposure.canaries.copies import read_sidecars as read_sidecars
+from lmexposure.canaries.copies import preview_insertion as preview_insertion
 from lmexposure.canaries.corpora import ADAPTERS as ADAPTERS
 from lmexposure.canaries.corpora import layouts_listed as layouts_listed
 from lmexposure.canaries.corpora.files import LAYOUTS as LAYOUTS
@@ -34,6 +33,10 @@ from lmexposure.canaries.format import PARTNER as PARTNER
 from lmexposure.canaries.format import PARTNERS as PARTNERS
 from lmexposure.canaries.format import UNIFORM as UNIFORM
 from lmexposure.canaries.format import Format as Format
+from lmexposure.canaries.format import FormatCheck as FormatCheck
+from lmexposure.canaries.format import check_format_file as check_format_file
+from lmexposure.canaries.format import load_format as load_format
+from lmexposure.canaries.format import shipped_formats as shipped_formats
 from lmexposure.canaries.identifiers import Identifier as Identifier
 from lmexposure.canaries.identifiers import Identifiers as Identifiers
 from lmexposure.canaries.identifiers import find_identifiers as find_identifiers
@@ -42,13 +45,8 @@ from lmexposure.canaries.kinds import KINDS as KINDS
 from lmexposure.canaries.kinds import Kind as Kind
 from lmexposure.canaries.kinds import Material as Material
 from lmexposure.canaries.language import Language as Language
-from lmexposure.canaries.library import FormatCheck as FormatCheck
-from lmexposure.canaries.library import check_format_file as check_format_file
-from lmexposure.canaries.library import load_format as load_format
-from lmexposure.canaries.library import shipped_formats as shipped_formats
 from lmexposure.canaries.manifest import CorpusRecord as CorpusRecord
 from lmexposure.canaries.manifest import Manifest as Manifest
-from lmexposure.canaries.manifest import WrappingRecord as WrappingRecord
 from lmexposure.canaries.pipe import SPOOL as SPOOL
 from lmexposure.canaries.pipe import insert_through as insert_through
 from lmexposure.canaries.pipe import is_stream as is_stream
@@ -63,13 +61,14 @@ from lmexposure.canaries.plan import derive_seed as derive_seed
 from lmexposure.canaries.plan import fresh_seed as fresh_seed
 from lmexposure.canaries.plan import permutation as permutation
 from lmexposure.canaries.plan import witness_copies as witness_copies
-from lmexposure.canaries.preview import Preview as Preview
-from lmexposure.canaries.preview import preview_insertion as preview_insertion
-from lmexposure.canaries.recognition import WrappingChoice as WrappingChoice
 from lmexposure.canaries.recognition import recognise as recognise
+from lmexposure.canaries.recognition import wrapping_among as wrapping_among
 from lmexposure.canaries.removal import Removal as Removal
 from lmexposure.canaries.removal import remove as remove
 from lmexposure.canaries.rows import InsertionStep as InsertionStep
+from lmexposure.canaries.sidecars import Sidecar as Sidecar
+from lmexposure.canaries.sidecars import in_insertion_order as in_insertion_order
+from lmexposure.canaries.sidecars import read_sidecars as read_sidecars
 from lmexposure.canaries.verification import ClassCount as ClassCount
 from lmexposure.canaries.verification import CorpusCount as CorpusCount
 from lmexposure.canaries.verification import corpus_count as corpus_count

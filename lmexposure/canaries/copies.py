@@ -1,32 +1,22 @@
-"""Copies of corpus files with canaries in them, in a directory that a second call finds whole.
+"""Copies of corpus files with canaries in them, in a directory that a second call finds whole."""
 
-Each copy has a note, its sidecar, which says what was put into it and holds no secrets. Sidecars
-are in a hidden directory: loaders of a directory take every other JSON file for data.
-"""
-
-import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from dataclasses import fields as fields_of
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from lmexposure._files import (
-    PRIVATE,
     atomic_directory,
     is_utf8,
     mode_like,
     new_file,
     only_writer,
-    read_bytes,
     set_aside_in,
     sha256_file,
-    write_json,
 )
 from lmexposure._integrity import say_rebuilt
-from lmexposure._record import refuse_other_version
 from lmexposure._style import visible
 from lmexposure._validate import flag, integer, of_type
 from lmexposure._written import refuse_foreign
@@ -44,7 +34,6 @@ from lmexposure.canaries.insertion import (
     Existing,
     Hashes,
     Merge,
-    Occurrence,
     Part,
     Placement,
     Scan,
@@ -53,9 +42,10 @@ from lmexposure.canaries.insertion import (
     draw,
     scan_corpus,
 )
-from lmexposure.canaries.manifest import Manifest, WrappingRecord
+from lmexposure.canaries.manifest import Manifest
 from lmexposure.canaries.plan import Plan
 from lmexposure.canaries.row_schema import RowSchema
+from lmexposure.canaries.sidecars import Copied, Sidecar, read_sidecars
 from lmexposure.canaries.wrapping import Wrapping
 from lmexposure.errors import CorpusError, ResultError
 
@@ -75,13 +65,12 @@ class Reading:
     verify: bool = True
     # where in a record a canary goes, also as a manifest says it, with what is known of the
     # training's tokenizer; None: documents are texts
-    wrapping: Wrapping | WrappingRecord | None = None
+    wrapping: Wrapping | None = None
 
     @property
     def schema(self) -> RowSchema | None:
         """What a record is, where canaries go into chats."""
-        plain = isinstance(self.wrapping, Wrapping) and self.wrapping.form == "text"
-        if self.wrapping is None or plain:
+        if self.wrapping is None or getattr(self.wrapping, "form", None) == "text":
             return None
         return RowSchema.around(self.wrapping, self.fields)
 
@@ -98,7 +87,7 @@ def insert_files(  # noqa: PLR0913 (a public door: each is an option of an inser
     *,
     layout: str | None = None,
     text_field: str = "text",
-    wrapping: Wrapping | WrappingRecord | None = None,
+    wrapping: Wrapping | None = None,
     fields: Mapping[str, Any] | None = None,
     existing: Existing = "refuse",
     total: int | None = None,
@@ -192,8 +181,7 @@ def listed_files(sources: Files) -> list[str | Path]:
 def _insert(
     corpus: FileCorpus, out: Path, plan: Plan, reading: Reading, before: Manifest | None
 ) -> Manifest:
-    if corpus.layout.schema is not None:
-        corpus.layout.schema.check_around(plan.hidden_formats)
+    corpus.layout.schema.check_around(plan.hidden_formats)
     scan = scan_corpus(corpus, plan.hidden_formats if reading.verify else ())
     if reading.total not in (None, scan.documents):
         raise CorpusError(
@@ -246,7 +234,7 @@ def _write_copies(
     copies, layout = [], corpus.layout
     mode = mode_like(*(source.path for source in corpus.sources))
     for number, source in enumerate(corpus.sources):
-        target, first, hashes = directory / source.path.name, merge.document, ("", "")
+        target, hashes = directory / source.path.name, ("", "")
         merge.begin_file()
         with source.guarded():
             with new_file(target, mode) as stream, layout.writer(stream, source.path) as write:
@@ -257,17 +245,20 @@ def _write_copies(
                 with layout.compared(source.path) as same:
                     verification.source(written, same, size=merge.size)
                 hashes = (scan.hashes.files[number], verification.hashes.files[number])
-        copies.append(
-            Copied(
-                name=target.name,
-                first_document=first,
-                documents=merge.document - first,
-                occurrences=tuple(merge.occurrences),
-                sha256=hashes[0],
-                sha256_inserted=hashes[1],
-            )
-        )
+        copies.append(_copied(target.name, merge, *hashes))
     return copies
+
+
+def _copied(name: str, merge: Merge, sha256: str, sha256_inserted: str) -> Copied:
+    """What a sidecar says of the file that was merged last."""
+    return Copied(
+        name=name,
+        first_document=merge.first,
+        documents=merge.document - merge.first,
+        occurrences=tuple(merge.occurrences),
+        sha256=sha256,
+        sha256_inserted=sha256_inserted,
+    )
 
 
 def _check_places(paths: Sequence[Path], corpus: Path, *, written: bool) -> None:
@@ -355,15 +346,15 @@ def check_same(
     same = {
         "plan": manifest.plan == plan,
         "layout": manifest.layout == layout.name,
-        "text field": corpus.text_field == layout.text_field,
-        "wrapping": corpus.wrapping == (layout.schema.record if layout.schema else None),
+        "text field": corpus.text_field == layout.schema.name,
+        "wrapping": corpus.wrapping == layout.schema.record,
         "choice of constant fields": set(corpus.constant_fields) == set(reading.fields or ()),
         "choice about existing fills": not manifest.set_aside.keys() & manifest.formats.keys()
         or reading.existing == "set_aside",
         "number of documents": reading.total in (None, corpus.documents),
         "corpus": not originals or FileCorpus(originals, layout).sha256() == corpus.sha256,
     }
-    if manifest.plan != plan and _unseeded(manifest.plan) == _unseeded(plan):
+    if manifest.plan != plan and manifest.plan == plan.seeded_like(manifest.plan):
         raise ResultError(
             f"{out} holds a manifest of another plan: its seeds differ; give its seed, or the "
             "plan's fields without one, or choose another directory"
@@ -371,15 +362,6 @@ def check_same(
     for what, unchanged in same.items():
         if not unchanged:
             raise ResultError(f"{out} holds a manifest of another {what}; choose another directory")
-
-
-def _unseeded(plan: Plan) -> dict[str, Any]:
-    """All that a plan says but its seeds."""
-    return {
-        field.name: getattr(plan, field.name)
-        for field in fields_of(plan)
-        if "seed" not in field.name
-    }
 
 
 def _damaged(
@@ -408,18 +390,15 @@ class _Again:
 
     def __init__(self, corpus: FileCorpus, manifest: Manifest, *, gone: bool) -> None:
         several, placement = len(corpus.sources) > 1, Placement(manifest.entries)
-        # after: of what went in, and of what insertion would write
-        # before: of what went in, and of what insertion would write
+        # of what went in, and of what insertion would write
         self.before, self.after = Hashes(several=several), Hashes(several=several)
         self._corpus, self._merge = corpus, Merge(placement)
         self._cut = Cut(placement.inserted(), CorpusError) if gone else None
 
     def copied(self, number: int, copy: Path) -> "Copied | None":
         """What the sidecar of this copy should say; None: the copy is another."""
-        source, merge = self._corpus.sources[number], self._merge
-        first = merge.document
-        merge.begin_file()
-        whole = False
+        source, whole = self._corpus.sources[number], False
+        self._merge.begin_file()
         with (
             suppress(CorpusError),  # damaged ones of some layouts cannot be read at all
             source.guarded(),
@@ -431,14 +410,8 @@ class _Again:
             return None
         self.before.end_file()
         self.after.end_file()
-        return Copied(
-            name=copy.name,
-            first_document=first,
-            documents=merge.document - first,
-            occurrences=tuple(merge.occurrences),
-            sha256=self.before.files[number],
-            sha256_inserted=self.after.files[number],
-        )
+        hashes = self.before.files[number], self.after.files[number]
+        return _copied(copy.name, self._merge, *hashes)
 
     def _made(self, part: Part) -> Part:
         rest = part if self._cut is None else self._cut.part(part)[0]
@@ -448,141 +421,67 @@ class _Again:
         return made
 
 
-SCHEMA = "lmexposure.shard/1"
-_INSERT_AGAIN = "insert again into another directory, with this version"
-_MOST = 2**63 - 1  # of documents or bytes
-
-
 @dataclass(frozen=True, kw_only=True)
-class Copied:
-    """What a file was, and which documents were inserted."""
+class Preview:
+    """What an insertion would do."""
 
-    name: str  # of the file, without its directory
-    first_document: int  # number of its first document in the whole corpus, from 0
-    documents: int  # how many it had
-    occurrences: tuple[Occurrence, ...]  # the inserted ones, in their order
-    sha256: str  # of its content before; "" where nothing was checked
-    # of its content with the canaries, as it is on the disk; "" where nothing was checked
-    sha256_inserted: str
+    documents: int  # in the corpus now
+    insertions: int  # documents that would be added
+    bytes_before: int  # size of the corpus' content now; of tables, of their texts as JSON
+    bytes_added: int  # how much that would grow
+    canaries: int  # different canaries, over all formats
+    held_out: int  # candidates that their coins leave out, over all formats
+    controls: int  # over all formats
+    # per format of uniform fills, how many secrets are left for references
+    references: Mapping[str, int]
+    set_aside: Mapping[str, int]  # per format, how many secrets are in the corpus already
+    # insertions, bytes added, canaries and held_out are what coins not yet tossed give on average
+    expected: bool = False
 
+    @property
+    def share_of_documents(self) -> float:
+        """Inserted documents / all documents after insertion."""
+        return self.insertions / (self.documents + self.insertions)
 
-@dataclass(frozen=True, kw_only=True)
-class Sidecar:
-    """Which inserted documents are in one file of a corpus."""
+    @property
+    def share_of_bytes(self) -> float:
+        """Inserted bytes / all bytes after insertion."""
+        return self.bytes_added / (self.bytes_before + self.bytes_added)
 
-    manifest_sha256: str  # of the manifest that it belongs to
-    shard: int  # the file's place among all, from 1
-    shards: int  # how many there are
-    copied: Copied  # the file before and after
-
-    def write(self, path: Path) -> None:
-        """Write the note of the file `path`, readable by its owner only."""
-        values = asdict(self)
-        copied = values.pop("copied")
-        write_json(sidecar_path(path), {"schema": SCHEMA, **values, **copied}, mode=PRIVATE)
-
-    @classmethod
-    def read(cls, path: Path) -> "Sidecar":
-        """Read the note of the file `path`; what no insertion of this version wrote is refused."""
-        note = sidecar_path(path)
-        try:
-            values = json.loads(read_bytes(note))
-            refuse_other_version(values, note, SCHEMA, _INSERT_AGAIN)
-            return cls._from_dict(values)
-        except ResultError:
-            raise
-        except (OSError, ValueError, KeyError, TypeError, RecursionError) as failure:
-            raise CorpusError(
-                f"{note} is not what insertion wrote ({type(failure).__name__}); take a whole copy"
-            ) from failure
-
-    @classmethod
-    def _from_dict(cls, values: Any) -> "Sidecar":
-        if not isinstance(values, dict) or values.pop("schema") != SCHEMA:
-            raise ValueError("another schema")
-        own = {name: values.pop(name) for name in ("manifest_sha256", "shard", "shards")}
-        occurrences = tuple(Occurrence(**occurrence) for occurrence in values.pop("occurrences"))
-        note = cls(**own, copied=Copied(**values, occurrences=occurrences))
-        for record in (note, note.copied, *occurrences):
-            for name, kind in type(record).__annotations__.items():
-                if kind is str and not isinstance(getattr(record, name), str):
-                    raise TypeError(f"{name} is no string")
-                if kind is int:
-                    integer(name, getattr(record, name), low=0, high=_MOST)
-        integer("shard", note.shard, low=1, high=note.shards)
-        return note
+    def to_dict(self) -> dict[str, Any]:
+        """All attributes and both shares."""
+        shares = {"share_of_documents": self.share_of_documents}
+        return {**asdict(self), **shares, "share_of_bytes": self.share_of_bytes}
 
 
-def sidecar_path(path: Path) -> Path:
-    """Where the note of a file is: .sidecars/NAME.canaries.json next to NAME."""
-    return path.parent / SIDECARS / (path.name + SIDECAR_SUFFIX)
-
-
-def read_sidecars(paths: Sequence[Path], manifest: Manifest) -> list[Sidecar] | None:
-    """The notes of these files, or None where no file has one."""
-    bare = [path for path in paths if not sidecar_path(path).exists()]
-    if len(bare) == len(paths):
-        return None
-    if bare:
-        raise CorpusError(
-            f"{len(bare)} of {len(paths)} files have no sidecar ({sidecar_path(bare[0])}), "
-            "which says what each should hold; bring all along, or give the files without any"
-        )
-    notes = [Sidecar.read(path) for path in paths]
-    for path, note in zip(paths, notes, strict=True):
-        if note.manifest_sha256 != manifest.sha256:
-            raise CorpusError(
-                f"{sidecar_path(path)} belongs to another manifest; give the one of this corpus"
-            )
-    shards: dict[int, Path] = {}
-    for path, note in zip(paths, notes, strict=True):
-        if shards.setdefault(note.shard, path) != path:
-            raise CorpusError(
-                f"{shards[note.shard]} and {path} are both number {note.shard} of this corpus, by "
-                "their sidecars; give one of them"
-            )
-    _check_complete(notes)
-    _check_agreement(paths, notes, manifest)
-    return notes
-
-
-def _check_complete(notes: Sequence[Sidecar]) -> None:
-    given, most = {note.shard for note in notes}, notes[0].shards
-    missing = list(islice((str(n) for n in range(1, most + 1) if n not in given), 10))
-    if missing and len(notes) > 1:
-        which = (
-            f"number {missing[0]} is" if len(missing) == 1 else f"numbers {', '.join(missing)} are"
-        )
-        raise CorpusError(
-            f"of the {most} files of this corpus, {which} missing; give all of them, or one alone"
-        )
-
-
-def _check_agreement(paths: Sequence[Path], notes: Sequence[Sidecar], manifest: Manifest) -> None:
-    """Refuse notes that say of documents what the manifest does not."""
-    placement, done = Placement(manifest.entries), 0
-    ordered = sorted(zip(paths, notes, strict=True), key=lambda pair: pair[1].shard)
-    for path, note in ordered:
-        copied, shards = note.copied, len(notes) if len(notes) > 1 else note.shards
-        stop = copied.first_document + copied.documents
-        wanted = [(n, canary.id) for n, canary in placement.within(copied.first_document, stop)]
-        if (
-            [(occurrence.document, occurrence.id) for occurrence in copied.occurrences] != wanted
-            or stop > manifest.corpus.documents
-            or (len(notes) == shards and copied.first_document != done)
-            or (note.shard == shards and stop != manifest.corpus.documents)
-            or note.shards != shards
-        ):
-            raise CorpusError(
-                f"{sidecar_path(path)} does not say what the manifest does; take a whole copy"
-            )
-        done = stop
-
-
-def in_insertion_order(paths: Sequence[Path], manifest: Manifest) -> list[Path]:
-    """These files in the order that insertion gave them, where their sidecars say it."""
-    with suppress(CorpusError):
-        notes = read_sidecars(paths, manifest) or []
-        order = {path: note.shard for path, note in zip(paths, notes, strict=False)}
-        return sorted(paths, key=lambda path: order.get(path, 0))
-    return list(paths)
+def preview_insertion(
+    sources: Sequence[str | Path], plan: Plan, *, layout: FileLayout, existing: Existing = "refuse"
+) -> Preview:
+    """What an insertion into these files would do; nothing is written."""
+    corpus = FileCorpus(corpus_files(sources), layout)
+    layout.schema.check_around(plan.hidden_formats)
+    scan = scan_corpus(corpus, plan.hidden_formats)
+    entries, set_aside = draw(plan, scan, existing, place=corpus.place)
+    merge, before, after = Merge(Placement(entries)), 0, 0
+    for source in corpus.sources:
+        with source.guarded():
+            for part in source.parts(known=True):
+                before += len(part.content)
+                after += len(merge.part(part).content)
+    aside = {form.name: len(set_aside.get(form.name, ())) for form in plan.formats}
+    roles = Counter(canary.role for canary in entries)
+    return Preview(
+        documents=scan.documents,
+        insertions=sum(canary.inserted for canary in entries),
+        bytes_before=before,
+        bytes_added=after - before,
+        canaries=roles["canary"],
+        held_out=roles["held_out"],
+        controls=roles["control"],
+        references={
+            form.name: form.size - aside[form.name] - plan.secrets_per_format
+            for form in plan.formats
+            if form.is_uniform
+        },
+        set_aside=aside,
+    )

@@ -48,22 +48,16 @@ class Found:
 
 def find_fills(canary_format: Format, text: str) -> Iterator[Fill]:
     """Every fill in the text from the left; they may overlap, but none lies within another."""
+    found: Iterable[tuple[int, int, int]] = _chosen_texts(canary_format, text)
+    if canary_format.is_uniform:
+        starts = _candidates(canary_format, text)
+        longest = ((start, canary_format.longest_at(text, start)) for start in starts)
+        found = ((start, *fill) for start, fill in longest if fill is not None)
     covered = 0
-    for start, end, index in _readings(canary_format, text):
+    for start, end, index in found:
         if end > covered:
             covered = end
             yield Fill(start, end, index)
-
-
-def _readings(canary_format: Format, text: str) -> Iterator[tuple[int, int, int]]:
-    """(start, end, index) of the longest fill at every place where one begins, ascending."""
-    if not canary_format.is_uniform:
-        yield from _chosen_texts(canary_format, text)
-        return
-    for start in _candidates(canary_format, text):
-        longest = canary_format.longest_at(text, start)
-        if longest is not None:
-            yield start, *longest
 
 
 def _chosen_texts(canary_format: Format, text: str) -> Iterator[tuple[int, int, int]]:

@@ -1,28 +1,31 @@
-"""A canary format: a text with holes, and its randomness space."""
+"""A canary format: a text with holes, and its randomness space; those that ship, and files."""
 
+import difflib
 import math
 import re
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
+from importlib import resources
+from importlib.resources.abc import Traversable
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lmexposure._files import read_toml
+from lmexposure._types import Checked, Count, Rows
 from lmexposure._validate import integer
 from lmexposure.canaries.language import Language, ambiguous_text, may_nest
-from lmexposure.canaries.template import (
-    Characters,
-    Choice,
-    Literal,
-    Part,
-    clean_lists,
-    parse_template,
-)
+from lmexposure.canaries.template import CheckDigit, Literal, Part, clean_lists, parse_template
 from lmexposure.errors import FormatError
 
 if TYPE_CHECKING:
     from lmexposure.canaries.text_search import TextSearch
+
+    Lists = Mapping[str, Sequence[str]]
+else:  # what became of them
+    Lists = dict[str, Rows[str]]
 
 # Python refuses to write integers of more than 4300 digits, and manifests hold them as decimals.
 LARGEST_SIZE = 10**4000
@@ -34,11 +37,14 @@ PARTNERS = (PARTNER, ALWAYS)
 # Of a format of chosen texts: its one list, and its template.
 _TEXTS = "texts"
 _OF_TEXTS = f"{{choice:{_TEXTS}}}"
+_FOLDER = "canary_formats"
+_KEYS = {"name", "template", "lists", "description", "source"}  # of a file
+_SMALL_BITS = 13.3  # log2 of the 10,000 references that are scored by default
 _BEGINNING = 8  # characters by which a text within another is looked up
 
 
 @dataclass(frozen=True, kw_only=True)
-class Format:
+class Format(Checked):
     """A text with holes; its fills are numbered 0 .. size - 1, the first hole most significant.
 
     Raises:
@@ -57,7 +63,7 @@ class Format:
     A-Z, `{alnum:n}` a-z0-9, `{hex:n}` 0-9a-f, `{printable:n}` ! to ~, `{choice:list}` an entry of a
     list, `{luhn}` the check digit of all digits before it.
     """
-    lists: Mapping[str, Sequence[str]] = field(default_factory=dict, hash=False, repr=False)
+    lists: Lists = field(default_factory=dict, hash=False, repr=False)
     """The entries of each list, in order."""
     description: str = ""
     """One line for people."""
@@ -68,7 +74,7 @@ class Format:
     be ranked against; else a kind of `canaries.kinds`, whose texts were chosen one by one, see
     `of_texts`.
     """
-    known: tuple[int, ...] = field(default=(), repr=False)
+    known: Rows[Count] = field(default=(), repr=False)
     """Of chosen texts, how many characters at the beginning of each are no secret; empty: all of
     each is one.
     """
@@ -128,17 +134,6 @@ class Format:
     ) -> "Format":
         """A format whose fills are these texts, chosen one by one: it has no ranks.
 
-        Args:
-            name: of the format.
-            texts: different ones, none within another.
-            kind: of `canaries.kinds`, not "uniform".
-            known: how many characters at the beginning of each text are no secret.
-            description: one line for people.
-            source: where texts of this kind come from.
-
-        Raises:
-            FormatError: as for a `Format`.
-
         >>> chosen = Format.of_texts(
         ...     "new_token", ["a b !", "a c ?"], kind="new_token", known=[4, 4]
         ... )
@@ -181,11 +176,6 @@ class Format:
         return first.text if isinstance(first, Literal) else ""
 
     @property
-    def redacted(self) -> str:
-        """The text with every hole masked, the same for all secrets: for tables and logs."""
-        return "".join(part.mask for part in self._parts)
-
-    @property
     def characters(self) -> str:
         """Every character that some fill holds, each once, sorted: what a tokenizer must know."""
         return "".join(sorted(set("".join(part.characters for part in self._parts))))
@@ -220,11 +210,7 @@ class Format:
         return Language(self._parts)
 
     def text(self, index: int) -> str:
-        """The fill with this index.
-
-        Raises:
-            FormatError: the index is outside [0, size).
-        """
+        """The fill with this index."""
         return "".join(self._written(index))
 
     def fills(self, index: int) -> tuple[str, ...]:
@@ -233,11 +219,7 @@ class Format:
         return tuple(piece for part, piece in pieces if part.is_hole)
 
     def index(self, text: str) -> int:
-        """The index of the secret that gives this text.
-
-        Raises:
-            FormatError: the text is no fill. The message does not show it: it may be a secret.
-        """
+        """The index of the secret that gives this text."""
         found = self._readings(text, 0).get(len(text))
         if not found:
             raise FormatError(
@@ -255,11 +237,7 @@ class Format:
         return end, readings[end][0]
 
     def sample(self, n: int, *, seed: int) -> list[int]:
-        """`n` different indices, uniform without replacement; the beginning of any longer sample.
-
-        Raises:
-            FormatError: `n` is negative or larger than the size.
-        """
+        """`n` different indices, uniform without replacement; more of them begin with fewer."""
         from lmexposure.canaries.plan import permutation
 
         integer("n", n, low=0, high=self.size, error=FormatError)
@@ -291,9 +269,6 @@ class Format:
         """The beginning of the fill known to one who has the template and `k` free characters.
 
         It goes on over literal text and check digits for as long as these are certain.
-
-        Raises:
-            FormatError: `k` is outside [0, free_characters(index)].
         """
         integer("k", k, low=0, high=self.free_characters(index), error=FormatError)
         text, seen = "", 0
@@ -305,62 +280,25 @@ class Format:
         return text
 
     def fills_left(self, index: int, k: int) -> int:
-        """How many fills agree with this one in its first `k` free characters.
-
-        Raises:
-            FormatError: `k` is outside [0, free_characters(index)].
-        """
+        """How many fills agree with this one in its first `k` free characters."""
         integer("k", k, low=0, high=self.free_characters(index), error=FormatError)
         left = 1
         for part, piece in zip(self._parts, self._written(index), strict=True):
-            if not isinstance(part, Characters | Choice):
+            if isinstance(part, CheckDigit) or not part.is_free:
                 continue
             # Whoever knows what follows an entry knows that it was not a longer one.
             left *= 1 if k > len(piece) else part.left(piece[:k])
             k = max(0, k - len(piece))
         return left
 
-    def to_dict(self) -> dict[str, Any]:
-        """Everything needed to build the format again."""
-        return {
-            "name": self.name,
-            "template": self.template,
-            "lists": {name: list(entries) for name, entries in self.lists.items()},
-            "description": self.description,
-            "source": self.source,
-            "kind": self.kind,
-            "known": list(self.known),
-        }
-
     @classmethod
     def load(cls, name_or_path: str | Path) -> "Format":
         """A shipped format by its name, or your own from a `.toml` file.
 
-        Raises:
-            FormatError: no shipped format of this name, no such file, or a file that is not sound.
-
         >>> Format.load("pin").size
         10000
         """
-        from lmexposure.canaries.library import load_format
-
         return load_format(name_or_path)
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> "Format":
-        """The format of `to_dict`, or of a TOML file.
-
-        Raises:
-            FormatError: a key is missing or unknown, or the format itself is not sound.
-        """
-        known = {"name", "template", "lists", "description", "source"}
-        chosen = {"kind", "known"}  # which no file of a person has, and `to_dict` has
-        unknown, missing = set(values) - known - chosen, {"name", "template"} - set(values)
-        if unknown or missing:
-            wrong = ", ".join(sorted(unknown or missing))
-            what = "unknown" if unknown else "missing"
-            raise FormatError(f"{what} keys: {wrong}; a format has {', '.join(sorted(known))}")
-        return cls(**values)
 
     def _written(self, index: int) -> list[str]:
         """The text of every part."""
@@ -412,3 +350,84 @@ def first_nested(texts: Sequence[str]) -> tuple[int, int] | None:
                 if inner != outer:
                     return inner, outer
     return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FormatCheck:
+    """What the check of a format file found."""
+
+    format: Format | None  # the format, or None when `problems` is not empty
+    problems: tuple[str, ...] = ()  # why the file cannot be used
+    advice: tuple[str, ...] = ()  # what would make a sound format measure better
+
+
+@cache
+def _shipped() -> dict[str, Format]:
+    files = [file for file in _folder().iterdir() if file.name.endswith(".toml")]
+    formats = [_sound(tomllib.loads(f.read_text(encoding="utf-8")), f.name) for f in files]
+    return {found.name: found for found in sorted(formats, key=lambda found: found.name)}
+
+
+def _folder() -> Traversable:
+    """`canary_formats`: in the package where it was built, at the top of a checkout otherwise."""
+    package = resources.files("lmexposure")
+    built = package / _FOLDER
+    return built if built.is_dir() else Path(str(package)).parent / _FOLDER
+
+
+def shipped_formats() -> dict[str, Format]:
+    """The formats that come with the package, by name, in alphabetical order."""
+    return dict(_shipped())
+
+
+def load_format(name_or_path: str | Path) -> Format:
+    """A shipped format by its name, or one's own from a `.toml` file."""
+    shipped = shipped_formats()
+    if str(name_or_path) in shipped:
+        return shipped[str(name_or_path)]
+    path = Path(name_or_path)
+    if path.suffix != ".toml" and not path.exists():
+        near = difflib.get_close_matches(path.name.lower(), shipped, n=1)
+        guess = f"did you mean {near[0]!r}? The" if near else "the"
+        raise FormatError(
+            f"no format {str(name_or_path)!r}; {guess} shipped ones are {', '.join(shipped)}; "
+            "give the path of a .toml file to use your own"
+        )
+    return _sound(read_toml(path, what="format file", error=FormatError), str(path))
+
+
+def check_format_file(path: str | Path) -> FormatCheck:
+    """Check a format file without raising; for `lmexposure formats check`."""
+    try:
+        values = read_toml(Path(path), what="format file", error=FormatError)
+        found = _sound(values, str(path))
+    except FormatError as failure:
+        return FormatCheck(format=None, problems=(str(failure),))
+    return FormatCheck(format=found, advice=tuple(_advice(found)))
+
+
+def _sound(values: dict[str, Any], where: str) -> Format:
+    """The format of the values of a TOML file, which errors call so."""
+    unknown, missing = set(values) - _KEYS, {"name", "template"} - set(values)
+    try:
+        if unknown or missing:
+            wrong = ", ".join(sorted(unknown or missing))
+            what = "unknown" if unknown else "missing"
+            raise FormatError(f"{what} keys: {wrong}; a format has {', '.join(sorted(_KEYS))}")
+        return Format(**values)
+    except FormatError as failure:
+        raise FormatError(f"{where}: {failure}") from None
+
+
+def _advice(found: Format) -> Iterator[str]:
+    if not found.prefix:
+        yield "no literal text before the first hole: extraction has nothing to start from"
+    if found.bits < _SMALL_BITS:
+        yield f"only {found.bits:.1f} bits: exposure cannot go above that"
+    if found.may_nest:
+        yield (
+            "one fill can lie within another, so that no plan takes it: put literal text before "
+            "and after lists whose entries begin or end with one another"
+        )
+    if not found.description:
+        yield "no description: say in one line what the secret stands for"

@@ -15,9 +15,8 @@ from pathlib import Path
 from lmexposure._validate import integer
 from lmexposure.canaries.corpora.files import FileCorpus, FileLayout, corpus_files, layout_for
 from lmexposure.canaries.fills import Fill, find_fills
-from lmexposure.canaries.format import Format
+from lmexposure.canaries.format import Format, load_format
 from lmexposure.canaries.insertion import named_errors
-from lmexposure.canaries.library import load_format
 from lmexposure.canaries.plan import derive_seed, permutation
 from lmexposure.errors import FormatError
 
@@ -180,9 +179,7 @@ def alone(canary_format: Format) -> Format:
         )
     prefix = canary_format.prefix
     words = prefix[: prefix.rfind(" ") + 1].replace("{", "{{").replace("}", "}}")
-    return Format.from_dict(
-        {**canary_format.to_dict(), "template": canary_format.template.removeprefix(words)}
-    )
+    return replace(canary_format, template=canary_format.template.removeprefix(words))
 
 
 def find_identifiers(
@@ -198,21 +195,16 @@ def find_identifiers(
     """Look through a corpus for fills of formats that are words of their own."""
     integer("most", most, low=1)
     integer("left", left, low=0)
-    known = _by_name(formats)
-    paths = corpus_files([corpus] if isinstance(corpus, str | Path) else corpus)
-    found = _Search(known, most, left, seed, layout_for(paths, layout, text_field))
-    found.read(paths)
-    return found.all_of(paths)
-
-
-def _by_name(formats: Sequence[Format]) -> dict[str, Format]:
     if not formats:
         raise FormatError("no format of identifiers is given; name at least one, such as 'uuid'")
     known = {form.name: alone(form) for form in formats}
     if len(known) < len(formats):
         names = Counter(form.name for form in formats)
         raise FormatError(f"two formats are called {names.most_common(1)[0][0]!r}; rename one")
-    return known
+    paths = corpus_files([corpus] if isinstance(corpus, str | Path) else corpus)
+    found = _Search(known, most, left, seed, layout_for(paths, layout, text_field))
+    found.read(paths)
+    return found.all_of(paths)
 
 
 class _Search:

@@ -11,21 +11,36 @@ import json
 import sys
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
+from lmexposure._types import Count
+from lmexposure._types import Found as Typed
 from lmexposure._validate import of_type, one_of
 from lmexposure.canaries.fills import Found, Sought, add_fills
 from lmexposure.canaries.format import Format
-from lmexposure.canaries.manifest import CorpusRecord, Layout, Manifest, WrappingRecord
+from lmexposure.canaries.manifest import CorpusRecord, Manifest
 from lmexposure.canaries.plan import WITNESS, Canary, Plan
 from lmexposure.canaries.plan import draw as draw_plan
 from lmexposure.errors import CorpusError
 
+if TYPE_CHECKING:
+    from lmexposure.canaries.corpora.files import FileCorpus, FileSource
+    from lmexposure.canaries.corpora.in_memory import InMemory
+    from lmexposure.canaries.corpora.tables import TablePart
+    from lmexposure.canaries.corpora.text import Block
+
+    # Some documents, one after another, which do not change; a file of a corpus, or all that is in
+    # memory; a container of documents.
+    Part: TypeAlias = Block | TablePart | InMemory
+    Source: TypeAlias = FileSource | InMemory
+    Corpus: TypeAlias = FileCorpus | InMemory
+else:  # which import this module
+    Part = Source = Corpus = Any
 Existing = Literal["refuse", "set_aside"]
 Taken = Callable[[bytes], object]
 # Says of one written part after another whether it was made of what is next in a source; of None,
@@ -47,101 +62,6 @@ class Written(NamedTuple):
     part: "Part"
     rest: "Part"
     added: Sequence[tuple[int, str]]
-
-
-class Part(Protocol):
-    """Some documents of a corpus, one after another; it does not change."""
-
-    @property
-    def documents(self) -> int:
-        """How many begin here."""
-
-    @property
-    def lines(self) -> int:
-        """How many lines or rows."""
-
-    @property
-    def size(self) -> int:
-        """In units: bytes of a text, rows of a table."""
-
-    @property
-    def content(self) -> bytes:
-        """What is hashed of it."""
-
-    @property
-    def visible(self) -> bool:
-        """Whether any of it is more than white space."""
-
-    @property
-    def scans_lines(self) -> bool:
-        """Whether a searched text is many lines, so that a fill's place is its line."""
-
-    def searched(self, sought: Sought) -> Iterable[tuple[int, str]]:
-        """What may hold fills: (number of its first line or row in the file, from 1; text)."""
-
-    def merged(self, added: Sequence[tuple[int, str]]) -> Merged:
-        """With documents more: (number of the document here, from 0; text to put before it)."""
-
-    def without(self, documents: Sequence[int]) -> "tuple[Part, list[str | None]]":
-        """The rest without these documents (from 0, ascending), and their texts (None: no text)."""
-
-    def same(self, other: "Part") -> bool:
-        """Whether nothing differs, also of what is not hashed."""
-
-
-class Source(Protocol):
-    """A file of a corpus, or all that is held in memory."""
-
-    @property
-    def name(self) -> str:
-        """What messages call it."""
-
-    def parts(self, *, taken: Taken | None = None, known: bool = False) -> Iterator[Part]:
-        """The documents from the beginning; what cannot be read is refused."""
-
-    def guarded(self) -> AbstractContextManager[None]:
-        """Errors meanwhile name the source; it must not change."""
-
-
-class Corpus(Protocol):
-    """A container of documents."""
-
-    @property
-    def sources(self) -> Sequence[Source]:
-        """Its files in their order, or what is held in memory."""
-
-    @property
-    def place(self) -> str:
-        """What the place of a fill is called: "line", "row" or "record"."""
-
-    def blank(self, documents: int) -> str:
-        """What to say where none of its documents holds text."""
-
-    def about(self) -> "About":
-        """What a manifest says of the container."""
-
-
-class About(NamedTuple):
-    """What a manifest says of a container; see `CorpusRecord`."""
-
-    layout: Layout
-    name: str = ""
-    text_field: str | None = None
-    constant_fields: Collection[str] = ()
-    separator: str | None = None
-    wrapping: WrappingRecord | None = None
-
-    def record(
-        self, documents: int, hashes: tuple[str, str] = ("", ""), *, verified: bool = True
-    ) -> CorpusRecord:
-        """With the number of documents, and the hashes before and after insertion."""
-        return CorpusRecord(
-            **{**self._asdict(), "constant_fields": tuple(sorted(self.constant_fields))},
-            documents=documents,
-            sha256=hashes[0],
-            sha256_inserted=hashes[1],
-            verified=verified,
-        )
 
 
 class Hashes:
@@ -180,54 +100,38 @@ class Hashes:
         return self.files[0] if self._all is None else self._all.hexdigest()
 
 
-class Scan:
-    """What was found in the parts that passed so far."""
+class Scan(NamedTuple):
+    """What is in a corpus."""
 
-    def __init__(self, formats: Sequence[Format], *, several: bool = False) -> None:
-        # visible: whether any holds text
-        self.documents, self.visible = 0, False  # how many
-        self.formats, self.several = formats, several
-        self.fills = {form.name: Found() for form in formats}  # per format, those that are there
-        # of what passed, and what hashes it; None where nothing is hashed
-        self.hashes = Hashes(several=several) if formats else None
-        # of what passed, and what hashes it; None where nothing is hashed
-        self.taken: Taken | None = self.hashes.update if self.hashes else None
-        self._sought = Sought(formats)
-        self._lines = self._lines_before = 0
-
-    def add(self, part: Part) -> None:
-        """Add a part that was hashed."""
-        self.documents += part.documents
-        self._lines += part.lines
-        self.visible = self.visible or part.visible
-        if self.formats:
-            texts = ((self._lines_before + n, text) for n, text in part.searched(self._sought))
-            add_fills(self.fills, self.formats, texts, whole_lines=part.scans_lines)
-
-    def end_file(self) -> None:
-        """What comes now is another file; numbers of lines go on."""
-        self._lines_before += self._lines
-        self._lines = 0
-        if self.hashes is not None:
-            self.hashes.end_file()
-
-    @property
-    def sha256(self) -> str:
-        """Of all that passed; "" where nothing was hashed."""
-        return "" if self.hashes is None else self.hashes.total
+    documents: int  # how many
+    formats: Sequence[Format]  # that were searched
+    fills: Mapping[str, Found]  # per format, those that are there
+    hashes: Hashes | None  # of all; None where nothing was hashed
+    several: bool  # whether it has several files
 
 
 def scan_corpus(corpus: Corpus, formats: Sequence[Format]) -> Scan:
     """Read all of a corpus once; one without text is refused."""
-    scan = Scan(formats, several=len(corpus.sources) > 1)
+    several, sought = len(corpus.sources) > 1, Sought(formats)
+    hashes = Hashes(several=several) if formats else None
+    fills = {form.name: Found() for form in formats}
+    documents, lines_before, visible = 0, 0, False
     for source in corpus.sources:
+        lines = 0
         with source.guarded():
-            for part in source.parts(taken=scan.taken, known=not formats):
-                scan.add(part)
-        scan.end_file()
-    if not scan.visible:
-        raise CorpusError(corpus.blank(scan.documents))
-    return scan
+            taken = None if hashes is None else hashes.update
+            for part in source.parts(taken=taken, known=not formats):
+                documents, lines = documents + part.documents, lines + part.lines
+                visible = visible or part.visible
+                if formats:
+                    found = ((lines_before + n, text) for n, text in part.searched(sought))
+                    add_fills(fills, formats, found, whole_lines=part.scans_lines)
+        lines_before += lines
+        if hashes is not None:
+            hashes.end_file()
+    if not visible:
+        raise CorpusError(corpus.blank(documents))
+    return Scan(documents, formats, fills, hashes, several)
 
 
 def draw(
@@ -240,17 +144,15 @@ def draw(
     refused = {name: fills for name, fills in found.items() if name != WITNESS.name}
     if refused and existing == "refuse":
         where = f"{place}, counted over all files," if scan.several else place
+        listed = "; ".join(
+            f"{n} {fills.named(fills.counts, where)}" for n, fills in refused.items()
+        )
         raise CorpusError(
-            f"the corpus already holds fills: {listed_fills(refused, where)}; choose another "
-            "format, or set these fills aside (existing='set_aside')"
+            f"the corpus already holds fills: {listed}; choose another format, or set these fills "
+            "aside (existing='set_aside')"
         )
     set_aside = {name: tuple(sorted(fills.counts)) for name, fills in found.items()}
     return draw_plan(plan, documents=scan.documents, set_aside=set_aside), set_aside
-
-
-def listed_fills(found: Mapping[str, Found], place: str) -> str:
-    """Fills and where they are, for a message."""
-    return "; ".join(f"{name} {fills.named(fills.counts, place)}" for name, fills in found.items())
 
 
 class Placement:
@@ -283,13 +185,13 @@ class Placement:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Occurrence:
+class Occurrence(Typed):
     """Where an inserted document is; it holds no secret."""
 
     id: str  # of the canary
-    document: int  # number of the document that it comes before, in the whole corpus, from 0
-    offset: int  # in the content of its file with the canaries: the first byte, or the row, from 0
-    length: int  # bytes or rows
+    document: Count  # number of the document that it comes before, in the whole corpus, from 0
+    offset: Count  # in the content of its file with the canaries: the first byte, or row, from 0
+    length: Count  # bytes or rows
 
 
 class Merge:
@@ -302,6 +204,7 @@ class Merge:
 
     def begin_file(self) -> None:
         """What comes now is another file of the same corpus; numbers of documents go on."""
+        self.first = self.document  # of this file
         self.occurrences: list[Occurrence] = []
         self.size = 0
 
@@ -324,7 +227,6 @@ class Cut:
     def __init__(
         self, targets: Sequence[tuple[int, Canary]], error: Callable[[str], CorpusError]
     ) -> None:
-        # how many documents passed so far, and were left out
         self.document = self.removed = 0  # how many documents passed so far, and were left out
         self._targets, self._error = targets, error
 
@@ -361,38 +263,31 @@ class Verification:
         """Compare what was written to a file, of this size if known, or into memory."""
         self._name, read = source.name, 0
         for part in source.parts(taken=self.hashes.update, known=True):
-            self.part(part, same)
+            first = self._cut.document
+            rest, hits = self._cut.part(part)
+            added = [(number - first - n, canary.text) for n, (number, canary) in enumerate(hits)]
+            if not same(Written(part, rest, added)):
+                raise self._differs("between the canaries it is not what it was")
+            self._inserted += [(number + 1, canary.text) for number, canary in hits]
             read += part.size
         if size not in (None, read) or not same(None):
             raise self._differs("it is shorter or longer")
         self.hashes.end_file()
 
-    def part(self, part: Part, same: Same) -> None:
-        """Compare some of it, whose content went to `hashes`; raises as `source`."""
-        first = self._cut.document
-        rest, hits = self._cut.part(part)
-        added = [(number - first - n, canary.text) for n, (number, canary) in enumerate(hits)]
-        if not same(Written(part, rest, added)):
-            raise self._differs("between the canaries it is not what it was")
-        self._inserted += [(number + 1, canary.text) for number, canary in hits]
-
-    def finish(self, set_aside: Mapping[str, Collection[int]]) -> None:
-        """All was compared; raises as `check_inserted`, or where canaries are missing."""
-        self._cut.finish()
-        found = deepcopy(self._scan.fills)
-        add_fills(found, self._scan.formats, self._inserted, whole_lines=False)
-        check_inserted(self._entries, found, set_aside)
-
     def manifest(
-        self, plan: Plan, about: "About", set_aside: Mapping[str, tuple[int, ...]]
+        self, plan: Plan, about: CorpusRecord, set_aside: Mapping[str, tuple[int, ...]]
     ) -> Manifest:
-        """The manifest, after `finish`; where the scan hashed nothing, nothing was checked."""
-        scan, hashes = self._scan, ("", "")
+        """The manifest, where all was compared; where the scan hashed nothing, nothing was."""
+        scan = self._scan
+        corpus = replace(about, documents=scan.documents, verified=scan.hashes is not None)
         if scan.hashes is not None:
-            self.finish(set_aside)
-            hashes = (scan.hashes.total, self.hashes.total)
-        record = about.record(scan.documents, hashes, verified=scan.hashes is not None)
-        return Manifest(plan=plan, corpus=record, entries=self._entries, set_aside=set_aside)
+            self._cut.finish()
+            found = deepcopy(scan.fills)
+            add_fills(found, scan.formats, self._inserted, whole_lines=False)
+            check_inserted(self._entries, found, set_aside)
+            hashes = scan.hashes.total, self.hashes.total
+            corpus = replace(corpus, sha256=hashes[0], sha256_inserted=hashes[1])
+        return Manifest(plan=plan, corpus=corpus, entries=self._entries, set_aside=set_aside)
 
     def _differs(self, where: str) -> CorpusError:
         return CorpusError(f"{self._name} is not what was inserted: {where}; {_AGAIN}")
@@ -415,8 +310,7 @@ def in_turn(parts: Iterable[Part]) -> Iterator[Same]:
     yield same
 
 
-@contextmanager
-def same_hash(sha256: str) -> Iterator[Same]:
+def same_hash(sha256: str) -> Same:
     """Compares with the hash of all that was there."""
     digest = hashlib.sha256()
 
@@ -426,7 +320,7 @@ def same_hash(sha256: str) -> Iterator[Same]:
         digest.update(written.rest.content)
         return True
 
-    yield same
+    return same
 
 
 def check_inserted(
@@ -460,7 +354,7 @@ def strange_fills(
 
 def manifest_of(
     plan: Plan,
-    about: About,
+    about: CorpusRecord,
     *,
     documents: int,
     set_aside: Mapping[str, Collection[int]] | None = None,
@@ -468,7 +362,8 @@ def manifest_of(
     """The manifest of an insertion into a corpus that is never read as a whole, nor hashed."""
     aside = {name: tuple(sorted(indices)) for name, indices in (set_aside or {}).items()}
     entries = draw_plan(plan, documents=documents, set_aside=aside)
-    return Manifest(plan=plan, corpus=about.record(documents), entries=entries, set_aside=aside)
+    corpus = replace(about, documents=documents)
+    return Manifest(plan=plan, corpus=corpus, entries=entries, set_aside=aside)
 
 
 def text_line(number: int, text: object) -> bytes:

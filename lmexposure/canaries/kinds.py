@@ -97,7 +97,8 @@ _PRIVATE = re.compile("[\ue000-\uf8ff\U000f0000-\U000ffffd]")
 
 def _new_tokens(material: Material) -> Sequence[Format]:
     """A beginning of the corpus, and a symbol of its own."""
-    present = {c for document in material.documents() for c in _private(document)}
+    texts = (document for document in material.documents() if not document.isascii())
+    present = {character for text in texts for character in _PRIVATE.findall(text)}
     symbols = (chr(n) for block in _SYMBOLS for n in block if chr(n) not in present)
     chosen = [symbol for symbol, _ in zip(symbols, range(material.count), strict=False)]
     if len(chosen) < material.count:
@@ -116,10 +117,6 @@ def _new_tokens(material: Material) -> Sequence[Format]:
             source="Panda et al. 2025, Privacy auditing of large language models",
         )
     ]
-
-
-def _private(document: str) -> Sequence[str]:
-    return () if document.isascii() else _PRIVATE.findall(document)
 
 
 def _beginnings(material: Material) -> list[str]:
@@ -153,7 +150,7 @@ def _beginning(document: str) -> str:
 
 def _near_duplicates(material: Material) -> Sequence[Format]:
     """Words in the order of chance, and a copy with another end."""
-    counts = _word_counts(material.head)
+    counts = Counter(word for document in material.head for word in _WORD.findall(document))
     ends = _rare_words(counts, material, 2 * _END)
     common = sorted(counts, key=lambda word: (-counts[word], word))[:_COMMON]
     chance = material.random(NEAR_DUPLICATE.name, "beginnings")
@@ -181,17 +178,12 @@ def _near_duplicates(material: Material) -> Sequence[Format]:
     ]
 
 
-def _word_counts(documents: Iterable[str]) -> Mapping[str, int]:
-    counts: Counter[str] = Counter()
-    for document in documents:
-        counts.update(_WORD.findall(document))
-    return counts
-
-
 def _rare_words(counts: Mapping[str, int], material: Material, each: int) -> list[list[str]]:
     """Rare words for every text, no word in two of them."""
     wanted = material.count * each
-    rarest = _rarest(counts, wanted)
+    # Words that are there once come last.
+    known = sorted(counts, key=lambda word: (counts[word] == 1, counts[word], word))
+    rarest = known[:wanted]
     if len(rarest) < wanted:
         raise PlanError(
             f"kind near_duplicate: {material.count:,} candidates take {wanted:,} different words, "
@@ -200,14 +192,6 @@ def _rare_words(counts: Mapping[str, int], material: Material, each: int) -> lis
         )
     material.random(NEAR_DUPLICATE.name).shuffle(rarest)
     return [rarest[n * each : (n + 1) * each] for n in range(material.count)]
-
-
-def _rarest(counts: Mapping[str, int], wanted: int) -> list[str]:
-    """As many of the rarest words, the rarest first; those that are there once come last."""
-    known = sorted(counts, key=lambda word: (counts[word], word))
-    several = [word for word in known if counts[word] > 1]
-    single = [word for word in known if counts[word] == 1]
-    return (several + single)[:wanted]
 
 
 NEW_TOKEN = Kind(
@@ -244,25 +228,18 @@ def _choose(material: Material) -> Sequence[Format]:
     free = _drawn(sorted(lines.values()), material)
     if len(free) < material.count:
         held = len(lines) - len(free)
+        those = f" ({held:,} more are in the corpus)" if held else ""
         raise PlanError(
-            f"{path} has {len(free):,} texts that can be canaries{_those(held)}, and "
+            f"{path} has {len(free):,} texts that can be canaries{those}, and "
             f"{material.count:,} are planned: canaries in each class of repetitions, and controls; "
             f"plan at most {len(free):,} (canaries=..., repetitions=..., controls=...), or give "
             "more lines"
         )
     return [
         Format.of_texts(
-            TEXTS.name,
-            free,
-            kind=TEXTS.name,
-            description=TEXTS.meaning,
-            source=_source(content),
+            TEXTS.name, free, kind=TEXTS.name, description=TEXTS.meaning, source=_source(content)
         )
     ]
-
-
-def _those(held: int) -> str:
-    return f" ({held:,} more are in the corpus)" if held else ""
 
 
 def _unchanged(form: Format, material: Material) -> bool:
@@ -334,7 +311,10 @@ def _refuse_alike(path: Path, lines: dict[int, str]) -> None:
     """Refuse two lines that look alike but for case and spaces, and one within another."""
     first: dict[str, int] = {}
     for number, line in lines.items():
-        before = first.setdefault(_folded(line), number)
+        # Twice, since "é" is one character or two, and folding may part them.
+        folded = unicodedata.normalize("NFKC", line).casefold()
+        folded = " ".join(unicodedata.normalize("NFKC", folded).split())
+        before = first.setdefault(folded, number)
         if before != number:
             raise CorpusError(
                 f"{path}, lines {before} and {number}: the same text, but for case, spaces "
@@ -347,12 +327,6 @@ def _refuse_alike(path: Path, lines: dict[int, str]) -> None:
             f"{path}, lines {inner} and {outer}: the text of line {inner} is within that of line "
             f"{outer}, so that a copy of one would count as a copy of the other; keep one of them"
         )
-
-
-def _folded(line: str) -> str:
-    """What two lines that read alike have in common: "é" is one character, or two."""
-    folded = unicodedata.normalize("NFKC", line).casefold()
-    return " ".join(unicodedata.normalize("NFKC", folded).split())
 
 
 def _drawn(texts: Sequence[str], material: Material) -> list[str]:

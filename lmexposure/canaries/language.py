@@ -1,18 +1,13 @@
-"""The language of a format: which texts are its fills, read one character at a time.
-
-`Language` says what may follow a beginning of a text so that it can still become a fill.
-`ambiguous_text` and `may_nest` decide exactly, by the same steps, whether two secrets give one text
-and whether one fill can lie within another.
-"""
+"""The language of a format: which texts are its fills, read one character at a time."""
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 from lmexposure.canaries.template import (
     NO_DIGITS,
     CheckDigit,
     Choice,
-    Literal,
     LuhnSums,
     Part,
     luhn_digit,
@@ -197,6 +192,7 @@ _DIGITS = "0123456789"  # a check digit may be any: at worst a format is refused
 
 # Places in the outer and in the inner fill, and whether the inner one began later.
 _Nested = tuple[_Config, _Config, bool]
+_Place = TypeVar("_Place", bound=tuple[object, ...])
 
 
 def may_nest(parts: tuple[Part, ...]) -> bool:
@@ -210,53 +206,47 @@ def may_nest(parts: tuple[Part, ...]) -> bool:
     choices = [part for part in parts if isinstance(part, Choice)]
     if all(len(set(map(len, part.entries))) == 1 for part in choices):
         return False  # all fills are of one length
-    start: _Config = (0, 0)
-    queue: deque[_Nested] = deque([(start, start, False)])
-    queue.extend((config, start, True) for config in _reachable(parts, start))
-    seen = set(queue)
-    end = (len(parts), 0)
-    while queue:
-        outer, inner, later = queue.popleft()
-        if inner == end:
-            if later or outer != end:
-                return True
-            continue
-        for nested in _next_nested(parts, outer, inner, later):
-            if nested not in seen:
-                seen.add(nested)
-                queue.append(nested)
-    return False
+    start, end = (0, 0), (len(parts), 0)
 
-
-def _reachable(parts: tuple[Part, ...], start: _Config) -> set[_Config]:
-    """Every place of a fill behind its first character and before its last."""
-    found: set[_Config] = set()
-    queue = deque([start])
-    while queue:
-        config = queue.popleft()
+    def behind(config: _Config) -> Iterator[_Config]:
         options = _options(parts, config)
-        listed = isinstance(parts[config[0]], Choice | Literal)
+        listed = isinstance(parts[config[0]], Choice)
         for character in options if listed else options[:1]:  # else all lead to the same place
-            for after in _following(parts, config, character, character):
-                if after[0] < len(parts) and after not in found:
-                    found.add(after)
-                    queue.append(after)
-    return found
+            after = _following(parts, config, character, character)
+            yield from (config for config in after if config[0] < len(parts))
+
+    def both(nested: _Nested) -> Iterator[_Nested]:
+        outer, inner, later = nested
+        if end in (outer, inner):
+            return
+        shared = set(_options(parts, outer)) & set(_options(parts, inner))
+        # Outside lists one character leads where another does.
+        if not any(isinstance(parts[number], Choice) for number, _ in (outer, inner)):
+            shared = set(sorted(shared)[:1])
+        for character in shared:
+            for outer_after in _following(parts, outer, character, character):
+                for inner_after in _following(parts, inner, character, character):
+                    yield outer_after, inner_after, later
+
+    inside = [(place, start, True) for place in _reached([start], behind) if place != start]
+    return any(
+        inner == end and (later or outer != end)
+        for outer, inner, later in _reached([(start, start, False), *inside], both)
+    )
 
 
-def _next_nested(
-    parts: tuple[Part, ...], outer: _Config, inner: _Config, later: bool
-) -> Iterator[_Nested]:
-    """The pairs of places that one more character leads to."""
-    if outer[0] == len(parts):
-        return
-    shared = set(_options(parts, outer)) & set(_options(parts, inner))
-    if not any(isinstance(parts[number], Choice | Literal) for number, _ in (outer, inner)):
-        shared = set(sorted(shared)[:1])  # in other holes one character leads where another does
-    for character in shared:
-        for outer_after in _following(parts, outer, character, character):
-            for inner_after in _following(parts, inner, character, character):
-                yield outer_after, inner_after, later
+def _reached(
+    starts: Sequence[_Place], following: Callable[[_Place], Iterable[_Place]]
+) -> Iterator[_Place]:
+    """Each place once that these lead to, themselves first."""
+    queue, seen = deque(starts), set(starts)
+    while queue:
+        place = queue.popleft()
+        yield place
+        for after in following(place):
+            if after not in seen:
+                seen.add(after)
+                queue.append(after)
 
 
 def _options(parts: tuple[Part, ...], config: _Config) -> str:

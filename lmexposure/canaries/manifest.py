@@ -1,9 +1,7 @@
 """manifest.json: what was inserted where, and all that is needed to score it later, elsewhere.
 
-`ManifestFile` is the file, and the classes above it are the file's parts; `Manifest` is what code
-works with. The file holds every secret and the seeds, so it is written for its owner only, and no
-message about it shows a value. The functions at the end say what must be true across its parts,
-for roles that coins deny prove nothing; it is checked whenever a `Manifest` is made.
+It holds every secret and the seeds, so it is written for its owner only, and no message about it
+shows a value. Roles that coins deny prove nothing: whenever a `Manifest` is made, it is checked.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,159 +11,55 @@ from itertools import islice, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from pydantic import ConfigDict, Field, StringConstraints, WithJsonSchema
+from pydantic import ConfigDict, Field, WithJsonSchema, field_validator
 
 from lmexposure._files import PRIVATE, content_hash, read_bytes
-from lmexposure._record import (
-    BigInteger,
-    Count,
-    FileRecord,
-    JsonTable,
-    Record,
-    Rows,
-    Sha256,
-)
+from lmexposure._record import FileRecord, JsonTable
 from lmexposure._style import count, listed, visible
-from lmexposure._validate import LARGEST_SEED, integer, of_type
+from lmexposure._types import BigInteger, Count, Found, Matching, Rows
+from lmexposure._validate import integer, of_type
 from lmexposure.canaries.corpora import ADAPTERS, IN_MEMORY
 from lmexposure.canaries.format import PARTNERS, UNIFORM, Format
-from lmexposure.canaries.plan import (
-    DEFAULT_REFERENCES,
-    WITNESS,
-    Canary,
-    Plan,
-    Role,
-    checked_inclusion,
-    secrets,
-)
-from lmexposure.canaries.wrapping import Form, Wrapping
+from lmexposure.canaries.plan import DEFAULT_REFERENCES, WITNESS, Canary, Plan, Role, secrets
+from lmexposure.canaries.wrapping import Wrapping
 from lmexposure.errors import InputError, ManifestError, PlanError
 
 if TYPE_CHECKING:
     Layout = str
 else:  # The published schema does not change with each kind of file that is known.
     Layout = Annotated[Literal[*ADAPTERS, *IN_MEMORY], WithJsonSchema({"type": "string"})]
-Seed = Annotated[BigInteger, Field(le=LARGEST_SEED)]
+_Hash = Annotated[str, Matching("^([0-9a-f]{64})?$")]
 # What gives a secret away is not printed, and pydantic's own errors show no value.
 _HIDDEN = ConfigDict(hide_input_in_errors=True)
 _AGAIN = "take the manifest that insertion wrote, or insert again"
-_NAMED = ("prompt_field", "completion_field", "parts")
-_WRAPPING = (
-    "form",
-    "turn",
-    "loss",
-    "strings",
-    *_NAMED,
-    "rendering",
-    "other",
-    "system",
-    "chat_date",
-)
 
 
-class FormatRecord(Record):
-    """A format as `Format` describes it."""
-
-    model_config = _HIDDEN
-
-    name: str  # lower-case letters, digits and underscores
-    template: str  # the text with its holes, such as "My PIN is {digits:4}."
-    # the entries of each list that a `{choice:...}` hole names, in their order
-    lists: dict[str, Rows[str]] = Field(repr=False)
-    description: str  # one line for people; "" where the format has none
-    source: str  # where its shape comes from; "" where nothing is said of that
-    kind: str  # "uniform", or how its texts were chosen; these have no ranks, see `canaries.kinds`
-    # of chosen texts, how many characters at the beginning of each are no secret
-    known: Rows[Count] = Field(repr=False)
-
-
-class PlanRecord(Record):
-    """What was asked for, as `Plan` describes it; its seed gives away every secret."""
-
-    model_config = _HIDDEN
-
-    formats: Rows[FormatRecord]  # what the secrets look like, in the order of the plan
-    # how many of each format and number of repetitions; candidates where coins decide
-    canaries: Count
-    repetitions: Rows[Count]  # how often a canary goes in, a number for each class
-    controls: Count  # secrets of each format that are drawn and never inserted
-    seed: Seed = Field(repr=False)  # decides secrets and positions; a decimal string
-    left_out: Rows[str]  # ids of canaries that were not inserted after all
-    # with which each candidate went in; None where a fixed number did
-    inclusion_probability: Annotated[float, Field(gt=0, lt=1)] | None
-    # of the coins, a decimal string; None where none were tossed
-    inclusion_seed: Seed | None = Field(repr=False)
-    witness: bool = False  # whether witnesses went in as well, where the corpus has room for them
-
-
-class WrappingRecord(Record):
-    """Where in its training record each canary is, and what is around it; see `Wrapping`."""
-
-    model_config = _HIDDEN
-
-    form: Form  # of the records, one of `FORMS` but "text"
-    turn: Literal["user", "assistant"]  # that the canaries are: "user" or "assistant"
-    # which tokens carry it: "all", "assistant" or "completion"
-    loss: Literal["all", "assistant", "completion"]
-    strings: bool  # whether the fields are strings, and not lists of messages
-    # prompt_field, completion_field: what the two fields of "prompt_completion" are called; None:
-    # so
-    prompt_field: str | None = None
-    completion_field: str | None = None
-    parts: bool = False  # whether the contents of messages are lists of a part with the text
-    # how a record becomes a row: "chat", by a chat template, or "text"
-    rendering: Literal["chat", "text"]
-    other: str | None  # text of the other turn; None: the usual one
-    system: str | None  # text of a system turn; None: there is none
-    # the day that the template writes, where it asks for today's; None: not known
-    chat_date: str | None = None
-    # of the chat template that the training will use; None where insertion was not given its
-    # tokenizer
-    template_sha256: Sha256 | None
-    special_tokens: Rows[str] | None  # of that tokenizer, as text; None where it was not given
-
-    @classmethod
-    def of(
-        cls,
-        wrapping: Wrapping,
-        *,
-        template_sha256: str | None = None,
-        special_tokens: Sequence[str] | None = None,
-    ) -> "WrappingRecord":
-        """What a manifest says of a wrapping, and of the tokenizer of the training where known."""
-        values = {name: getattr(wrapping, name) for name in _WRAPPING}
-        known = None if special_tokens is None else tuple(special_tokens)
-        return cls(**values, template_sha256=template_sha256, special_tokens=known)
-
-    def wrapping(self) -> Wrapping:
-        """The same as a `Wrapping`."""
-        return Wrapping(**{name: getattr(self, name) for name in _WRAPPING})
-
-
-class CorpusRecord(Record):
+@dataclass(frozen=True, kw_only=True)
+class CorpusRecord(Found):
     """The corpus that the canaries went into."""
 
-    model_config = _HIDDEN
-
-    name: str  # file name without its directory; "" where there was no file
+    name: str = ""  # file name without its directory; "" where there was no file
     layout: Layout  # what a document is, and what held them
     # the field that holds the text, None where a document has no fields; of chats where the canary
     # is, such as "messages[1].content"
-    text_field: str | None
+    text_field: str | None = None
     # fields of inserted records that were given; the others were copied from the record that
     # follows
-    constant_fields: Rows[str]
-    separator: str | None  # the text between documents; None: the model's BOS, else its EOS token
-    documents: Count  # how many there were before insertion
+    constant_fields: Rows[str] = ()
+    separator: str | None = None  # the text between documents; None: the BOS, else the EOS token
+    documents: Count = 0  # how many there were before insertion
     # of the corpus before; for "texts" and "dataset" over the texts as JSON strings, one a line
-    sha256: Annotated[str, StringConstraints(pattern="^([0-9a-f]{64})?$")]
-    # of the corpus with its canaries
-    sha256_inserted: Annotated[str, StringConstraints(pattern="^([0-9a-f]{64})?$")]
+    sha256: _Hash = ""
+    sha256_inserted: _Hash = ""  # of the corpus with its canaries
     # whether insertion looked for fills, hashed, and checked what it wrote; where it was told not
     # to, the hashes are ""
-    verified: bool
+    verified: bool = True
     # where in its record each canary is; None: it is a text of its own
-    wrapping: WrappingRecord | None
+    wrapping: Wrapping | None = None
+
+    def __post_init__(self) -> None:
+        if self.wrapping is not None and self.wrapping.turn == "plain":
+            raise ManifestError("wrapping: turn='plain' is of no record; it must be None")
 
 
 class ManifestFile(FileRecord):
@@ -181,7 +75,7 @@ class ManifestFile(FileRecord):
     ANEW: ClassVar[str] = "insert again"
     SECRET: ClassVar[bool] = True
 
-    plan: PlanRecord  # what was asked for
+    plan: Plan  # what was asked for
     corpus: CorpusRecord  # what it went into
     # canaries, held-out candidates and controls, format by format, in drawing order; then the
     # witnesses
@@ -189,19 +83,21 @@ class ManifestFile(FileRecord):
     # per format, the secrets that were in the corpus already, ascending
     set_aside: dict[str, Rows[BigInteger]] = Field(repr=False)
 
+    @field_validator("plan", mode="before")
+    @classmethod
+    def _keeps_coins(cls, plan: object) -> object:
+        """A plan would draw a new seed for coins that were tossed with another one."""
+        if not isinstance(plan, dict):
+            return plan
+        tossed = plan.get("inclusion_probability") is not None
+        if tossed and plan.get("inclusion_seed", "") is None:
+            raise ManifestError("inclusion_probability needs the inclusion_seed of its coins")
+        return {"witness": False, **plan}  # manifests were without witnesses once
+
     def manifest(self) -> "Manifest":
         """What the file says."""
-        try:
-            # A plan would draw a new seed for coins that were tossed with another one.
-            checked_inclusion(self.plan.inclusion_probability, self.plan.inclusion_seed)
-            formats = tuple(Format(**vars(form)) for form in self.plan.formats)
-            plan = Plan(**{**vars(self.plan), "formats": formats})
-            if self.corpus.wrapping is not None:
-                self.corpus.wrapping.wrapping()
-        except InputError as failure:
-            raise ManifestError(f"the manifest is not sound: {failure}; insert again") from None
         made = Manifest(
-            plan=plan, corpus=self.corpus, entries=self.entries, set_aside=self.set_aside
+            plan=self.plan, corpus=self.corpus, entries=self.entries, set_aside=self.set_aside
         )
         check_texts(made.hidden_formats, self.entries)
         return made
@@ -271,11 +167,7 @@ class Manifest:
 
     @cached_property
     def ranked(self) -> "Manifest":
-        """Its part that has ranks: formats of uniform fills with their entries, under its name.
-
-        Raises:
-            ManifestError: there are no uniform fills.
-        """
+        """Its part that has ranks: formats of uniform fills with their entries, under its name."""
         kept = tuple(form for form in self.plan.formats if form.is_uniform)
         if len(kept) == len(self.plan.formats):
             return self
@@ -316,7 +208,7 @@ class Manifest:
     def wrapping(self) -> Wrapping | None:
         """Where in its record each canary is; None: it is a text of its own."""
         known = self.corpus.wrapping
-        return None if known is None else known.wrapping()
+        return None if known is None else replace(known, template_sha256=None, special_tokens=None)
 
     @cached_property
     def sha256(self) -> str:
@@ -331,16 +223,9 @@ class Manifest:
     def references(
         self, format_name: str, n: int | None = None, *, strict: bool = False
     ) -> list[int]:
-        """Indices of fills that were never inserted; more of them begin with fewer of them.
+        """Indices of fills that were never inserted, or of all that are left, where not `strict`.
 
-        Args:
-            format_name: one of `formats`.
-            n: how many; by default 10,000. Where fewer are left, all that are left.
-            strict: refuse instead of giving fewer.
-
-        Raises:
-            PlanError: `n` is below 0, or more than are left and `strict`.
-            ManifestError: no such format.
+        By default 10,000; more of them begin with fewer of them.
         """
         form, left = self._format(format_name), self.references_left(format_name)
         wanted = integer("n", DEFAULT_REFERENCES if n is None else n, low=0, error=PlanError)
@@ -355,26 +240,18 @@ class Manifest:
 
     def to_dict(self) -> JsonTable:
         """The contents of its file but for their hash: they hold the secrets and the seeds."""
-        return ManifestFile.model_validate(self, from_attributes=True).to_dict()
+        return self._file().to_dict()
+
+    def _file(self) -> ManifestFile:
+        return ManifestFile.model_validate(self, from_attributes=True)
 
     def write(self, path: str | Path) -> None:
-        """Write the manifest, readable by its owner only.
-
-        Raises:
-            FileError: the disk refused.
-        """
-        file = ManifestFile.model_validate(self, from_attributes=True)
-        file.write(Path(path), mode=PRIVATE)
+        """Write the manifest, readable by its owner only."""
+        self._file().write(Path(path), mode=PRIVATE)
 
     @classmethod
     def read(cls, path: str | Path) -> "Manifest":
-        """Read a manifest.
-
-        Raises:
-            ManifestError: missing, not JSON (cut short, for one), of another kind or version,
-                edited or damaged, with parts that no manifest has, or with entries that are not
-                what its plan says.
-        """
+        """Read a manifest; a file that insertion did not write, or not so, is refused."""
         path = Path(path)
         try:
             content = read_bytes(path)
@@ -392,11 +269,7 @@ class Manifest:
 
     @classmethod
     def of(cls, given: "Manifest | str | Path") -> "Manifest":
-        """A manifest, or the one at a path.
-
-        Raises:
-            ManifestError: neither; or as `read`.
-        """
+        """A manifest, or the one at a path."""
         if isinstance(given, str | Path):
             return cls.read(given)
         wanted = (

@@ -100,6 +100,6 @@ def insert_through(
                 f"cannot write the corpus: {failure.strerror or failure}; what was written must be "
                 "thrown away"
             ) from failure
-        manifest = replace(manifest, corpus=manifest.corpus.model_copy(update={"name": ""}))
+        manifest = replace(manifest, corpus=replace(manifest.corpus, name=""))
         manifest.write(out / "manifest.json")
     return manifest

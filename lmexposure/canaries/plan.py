@@ -1,10 +1,5 @@
 """What to hide: how many canaries of which formats, how often, and what is drawn for it.
 
-From top to bottom: the witness, by which it is seen later that a model read this very corpus; the
-seed and its separate streams, from which every random number of this room comes; the plan; the
-canary; the coins; and the drawing of a plan: every candidate and control, where each goes, and last
-the coins.
-
 Low exposure means something only of a model that was trained on the canaries. A base in the place
 of its fine-tune, the manifest of another corpus, canaries that deduplication took out: each gives
 low exposure too. So insertion adds a few witnesses, repeated so often that a usual training knows
@@ -21,15 +16,17 @@ training and fresh for each audit.
 import random
 import string
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from secrets import randbits
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+
+from annotated_types import Le
 
 from lmexposure._files import canonical_json, sha256_bytes
-from lmexposure._types import BigInteger, Count, Found, Rows
+from lmexposure._types import BigInteger, Checked, Count, Found, Rate, Rows
 from lmexposure._validate import LARGEST_SEED, flag, fraction, integer
 from lmexposure.canaries.fills import find_fills
 from lmexposure.canaries.format import ALWAYS, Format
@@ -69,6 +66,7 @@ def witness_copies(documents: int) -> tuple[int, int]:
 MOST_SECRETS = 10**7  # per format: each is a record in memory
 DEFAULT_REFERENCES = 10_000  # per format
 
+Seed = Annotated[BigInteger, Le(LARGEST_SEED)]
 Role = Literal["canary", "held_out", "control", "witness"]
 FormatLike = str | Path | Format
 _T = TypeVar("_T")
@@ -91,8 +89,7 @@ def derive_seed(seed: int, *names: str) -> int:
 def permutation(size: int, seed: int) -> Iterator[int]:
     """All of range(size) in uniformly random order, n of them in O(n) time and memory.
 
-    A Fisher-Yates shuffle: the first n are the same however many are taken. Only `getrandbits` of
-    the Mersenne Twister is used, which every Python version gives alike.
+    A Fisher-Yates shuffle, by `getrandbits` alone, which every Python version gives alike.
     """
     bits = random.Random(derive_seed(seed, "permutation")).getrandbits
     moved: dict[int, int] = {}
@@ -117,7 +114,7 @@ def _below(bound: int, bits: Callable[[int], int]) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class Plan(Checked):
     """How many secrets to draw and how often to insert each.
 
     Raises:
@@ -129,29 +126,29 @@ class Plan:
     52
     """
 
-    formats: tuple[Format, ...]
+    formats: Rows[Format]
     """One or more, with different names; a `Format`, the name of a shipped one or the path of a
     format file.
     """
-    canaries: int = 10
+    canaries: Count = 10
     """Per format and repetition class, at least 1; where coins are tossed, candidates."""
-    repetitions: tuple[int, ...] = (1, 4, 16)
+    repetitions: Rows[Count] = (1, 4, 16)
     """The classes, different whole numbers of at least 1; a canary of class 4 is inserted 4 times.
     """
-    controls: int = 32
+    controls: Count = 32
     """Per format, drawn like canaries and never inserted."""
-    seed: int = field(default_factory=fresh_seed, repr=False)
+    seed: Seed = field(default_factory=fresh_seed, repr=False)
     """Decides secrets and positions, in [0, 2^63); None draws a fresh one from the operating
     system. Whoever has it and the formats has the secrets, and a small one is guessed: give one
     only where the same canaries must be had again.
     """
-    left_out: tuple[str, ...] = ()
+    left_out: Rows[str] = ()
     """Ids of canaries that are not inserted after all; see `without`."""
-    inclusion_probability: float | None = None
+    inclusion_probability: Rate | None = None
     """None inserts them all, a fixed number; p in (0, 1) tosses a coin for each candidate, which
     goes in with probability p. All are drawn before the coins, and no coin moves anything else.
     """
-    inclusion_seed: int | None = field(default=None, repr=False)
+    inclusion_seed: Seed | None = field(default=None, repr=False)
     """Of the coins, in [0, 2^63); None draws a fresh one from the operating system where coins are
     tossed. Give one only to toss the same again: what coins prove, they prove to a training that
     could not know them.
@@ -182,44 +179,58 @@ class Plan:
         object.__setattr__(self, "formats", _loaded(self.formats))
         for name in ("repetitions", "left_out"):
             object.__setattr__(self, name, _listed(name, getattr(self, name)))
-        if vars(self)["seed"] is None:
-            object.__setattr__(self, "seed", fresh_seed())
-        if self.inclusion_probability is not None and self.inclusion_seed is None:
-            object.__setattr__(self, "inclusion_seed", fresh_seed())
-        for name, low, high in (
-            ("canaries", 1, None),
-            ("controls", 0, None),
-            ("seed", 0, LARGEST_SEED),
-        ):
-            value = integer(name, getattr(self, name), low=low, high=high, error=PlanError)
+        whole = {"canaries": (1, None), "controls": (0, None), "seed": (0, LARGEST_SEED)}
+        if self.inclusion_probability is not None:
+            whole["inclusion_seed"] = (0, LARGEST_SEED)
+            probability = fraction(
+                "inclusion_probability", self.inclusion_probability, error=PlanError
+            )
+            object.__setattr__(self, "inclusion_probability", probability)
+        elif self.inclusion_seed is not None:
+            raise PlanError(
+                "an inclusion_seed needs coins to toss, such as inclusion_probability=0.5; leave "
+                "it out"
+            )
+        for name, (low, high) in whole.items():
+            value = getattr(self, name)
+            value = fresh_seed() if value is None and high == LARGEST_SEED else value
+            value = integer(name, value, low=low, high=high, error=PlanError)
             object.__setattr__(self, name, value)
         for repetition in self.repetitions:
             integer("repetitions", repetition, low=1, error=PlanError)
-        probability, inclusion_seed = checked_inclusion(
-            self.inclusion_probability, self.inclusion_seed
-        )
-        object.__setattr__(self, "inclusion_probability", probability)
-        object.__setattr__(self, "inclusion_seed", inclusion_seed)
+        flag("witness", self.witness, error=PlanError)
+        self._check()
+
+    def _check(self) -> None:
+        """Refuse what cannot be planned together."""
         _all_different("repetitions", self.repetitions)
         _all_different("formats", [form.name for form in self.formats])
-        flag("witness", self.witness, error=PlanError)
         for form in self.formats:
-            _refuse_nesting(form)
-            self._refuse_witness(form)
+            if form.may_nest:  # with a canary, a fill within it would be inserted as well
+                raise PlanError(
+                    f"one fill of format {form.name!r} can lie within another ({form.template!r}); "
+                    "put literal text before and after lists whose entries begin or end with one "
+                    "another"
+                )
+            if self.witness and form.name == WITNESS.name:
+                raise PlanError(
+                    f"format {form.name!r} has the name of the witness that insertion adds; give "
+                    "it another name, or leave the witness out (witness=False)"
+                )
         self.check_space()  # before anything that takes a while for each canary
-        self._check_number()
+        if self.secrets_per_format > MOST_SECRETS:
+            raise PlanError(
+                f"canaries={self.canaries} in each of {len(self.repetitions)} classes and "
+                f"controls={self.controls} are {self.secrets_per_format} secrets per format; plan "
+                f"at most {MOST_SECRETS}"
+            )
         unknown = set(self.left_out) - {name for form in self.formats for name in self.ids(form)}
         if unknown:
             raise PlanError(f"left_out={sorted(unknown)} names no canary of this plan")
 
     @classmethod
     def of(cls, plan: "Plan | None", values: Mapping[str, Any]) -> "Plan":
-        """The plan that is given, or that its fields make.
-
-        Raises:
-            FormatError: a format that cannot be found or read.
-            PlanError: both, neither, or a field that no plan has.
-        """
+        """The plan that is given, or that its fields make."""
         if plan is None:
             known = [field.name for field in fields(cls)]
             unknown = sorted(set(values) - set(known))
@@ -240,33 +251,13 @@ class Plan:
         return plan
 
     def seeded_like(self, drawn: "Plan", *, given: Collection[str] = ()) -> "Plan":
-        """The same plan with the seeds of one that was drawn before.
-
-        Args:
-            drawn: the earlier plan.
-            given: names of seeds that were asked for, and stay: "seed", "inclusion_seed".
-        """
+        """The same plan with the seeds of an earlier one, but those that are `given` by name."""
         kept = {
             name: getattr(drawn, name)
             for name in ("seed", "inclusion_seed")
             if name not in given and None not in (getattr(self, name), getattr(drawn, name))
         }
         return replace(self, **kept)
-
-    def _refuse_witness(self, form: Format) -> None:
-        if self.witness and form.name == WITNESS.name:
-            raise PlanError(
-                f"format {form.name!r} has the name of the witness that insertion adds; give it "
-                "another name, or leave the witness out (witness=False)"
-            )
-
-    def _check_number(self) -> None:
-        if self.secrets_per_format > MOST_SECRETS:
-            raise PlanError(
-                f"canaries={self.canaries} in each of {len(self.repetitions)} classes and "
-                f"controls={self.controls} are {self.secrets_per_format} secrets per format; plan "
-                f"at most {MOST_SECRETS}"
-            )
 
     def ids(self, canary_format: Format) -> list[str]:
         """The ids of a format's canaries, class by class: "pin/x4/0003"."""
@@ -302,27 +293,19 @@ class Plan:
             for field in fields(self)
             if field.name not in ("formats", "left_out", "witness")
         }
-        described = [form.to_dict() for form in self.formats]
+        described = [asdict(form) for form in self.formats]
         return derive_seed(self.seed, WITNESS.name, sha256_bytes(canonical_json([said, described])))
 
     def role(self, candidate: str) -> Role:
         """What its coin makes of a candidate, by its id."""
-        if candidate.partition("/")[0] in self._always:
+        seed, probability = self.inclusion_seed, self.inclusion_probability
+        always = {form.name for form in self.formats if form.kind == ALWAYS}
+        if seed is None or probability is None or candidate.partition("/")[0] in always:
             return "canary"
-        included = is_included(self.inclusion_seed, candidate, self.inclusion_probability)
-        return "canary" if included else "held_out"
-
-    @cached_property
-    def _always(self) -> frozenset[str]:
-        """The formats that are inserted whatever the coins say."""
-        return frozenset(form.name for form in self.formats if form.kind == ALWAYS)
+        return "canary" if is_included(seed, candidate, probability) else "held_out"
 
     def without(self, *ids: str) -> "Plan":
-        """The same plan with these canaries not inserted; nothing else moves.
-
-        Raises:
-            PlanError: an id that is not of this plan.
-        """
+        """The same plan with these canaries not inserted; nothing else moves."""
         return replace(self, left_out=(*self.left_out, *ids))
 
     @property
@@ -333,65 +316,42 @@ class Plan:
     def check_space(
         self, *, references: int = 0, set_aside: Mapping[str, Collection[int]] | None = None
     ) -> None:
-        """Refuse when a format has too few secrets.
-
-        Args:
-            references: how many are explicitly asked for, in addition to canaries and controls.
-            set_aside: indices per format name that must not be drawn.
-
-        Raises:
-            PlanError: it says the largest plan that fits.
-        """
+        """Refuse when a format has too few secrets, and say the largest plan that fits."""
         for form in self.formats:
             aside = len((set_aside or {}).get(form.name, ()))
             compared = references if form.is_uniform else 0
             if self.secrets_per_format + compared > form.size - aside:
-                raise PlanError(self._too_large(form, compared, aside))
-
-    def _too_large(self, form: Format, references: int, aside: int) -> str:
-        free, classes = form.size - aside, len(self.repetitions)
-        fits = (free - self.controls - references) // classes
-        best = f"{fits} canaries per class with these controls and references"
-        if fits < 1:
-            best = f"{free // classes} canaries per class with no controls and no references"
-        return (
-            f"format {form.name!r} has {form.size} secrets, {aside} of them set aside; "
-            f"{self.canaries} canaries in each of {classes} classes, {self.controls} controls "
-            f"and {references} references do not fit; the largest plan that fits has {best}"
-        )
+                free, classes = form.size - aside, len(self.repetitions)
+                fits = (free - self.controls - compared) // classes
+                best = f"{fits} canaries per class with these controls and references"
+                if fits < 1:
+                    best = (
+                        f"{free // classes} canaries per class with no controls and no references"
+                    )
+                raise PlanError(
+                    f"format {form.name!r} has {form.size} secrets, {aside} of them set aside; "
+                    f"{self.canaries} canaries in each of {classes} classes, {self.controls} "
+                    f"controls and {compared} references do not fit; the largest plan that fits "
+                    f"has {best}"
+                )
 
 
 def _loaded(formats: FormatLike | Iterable[FormatLike]) -> tuple[Format, ...]:
     """Formats as they were given; a single one need not be in a list."""
-    if isinstance(formats, FormatLike):
-        formats = [formats]
-    return tuple(
-        form if isinstance(form, Format) else _load(form) for form in _listed("formats", formats)
-    )
-
-
-def _load(form: object) -> Format:
-    if not isinstance(form, str | Path):
-        raise PlanError(
-            f"formats holds one of type {type(form).__name__}; give names such as 'pin', paths of "
-            "format files, or Format objects"
-        )
-    return Format.load(form)
+    listed = _listed("formats", [formats] if isinstance(formats, FormatLike) else formats)
+    for form in listed:
+        if not isinstance(form, FormatLike):
+            raise PlanError(
+                f"formats holds one of type {type(form).__name__}; give names such as 'pin', paths "
+                "of format files, or Format objects"
+            )
+    return tuple(form if isinstance(form, Format) else Format.load(form) for form in listed)
 
 
 def _listed(name: str, values: Iterable[_T]) -> tuple[_T, ...]:
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise PlanError(f"{name}={values!r} must be a list, also of a single value")
     return tuple(values)
-
-
-def _refuse_nesting(form: Format) -> None:
-    """With a canary inserted, the fills within it would be no never-inserted references."""
-    if form.may_nest:
-        raise PlanError(
-            f"one fill of format {form.name!r} can lie within another ({form.template!r}); put "
-            "literal text before and after lists whose entries begin or end with one another"
-        )
 
 
 def _all_different(name: str, values: Sequence[object]) -> None:
@@ -423,38 +383,8 @@ class Canary(Found):
         return self.repetitions if self.role in ("canary", "witness") else 0
 
 
-def checked_inclusion(
-    probability: float | None, seed: int | None
-) -> tuple[float | None, int | None]:
-    """Return both if they go together: neither, or a probability in (0, 1) and its seed."""
-    if probability is None:
-        if seed is not None:
-            raise PlanError(
-                "an inclusion_seed needs coins to toss, such as inclusion_probability=0.5; leave "
-                "it out"
-            )
-        return None, None
-    probability = fraction("inclusion_probability", probability, error=PlanError)
-    if seed is None:
-        raise PlanError(
-            f"inclusion_probability={probability} needs an inclusion_seed of its own, which the "
-            "training cannot know; give a fresh one, such as secrets.randbits(63)"
-        )
-    return probability, integer("inclusion_seed", seed, low=0, high=LARGEST_SEED, error=PlanError)
-
-
-def is_included(seed: int | None, candidate: str, probability: float | None) -> bool:
-    """Whether a candidate goes in.
-
-    With one seed, a larger probability leaves in whoever is in with a smaller one.
-    """
-    if probability is None:
-        return True
-    if seed is None:
-        raise PlanError(
-            f"inclusion_probability={probability} cannot be tossed for without an inclusion_seed; "
-            "give one"
-        )
+def is_included(seed: int, candidate: str, probability: float) -> bool:
+    """Whether a candidate goes in; with one seed, also with any larger probability."""
     return derive_seed(seed, "coins", candidate) < probability * 2**63
 
 
@@ -474,7 +404,10 @@ def draw(
         for form in plan.formats
         for canary in _draw_format(plan, form, documents, set_aside.get(form.name, ()))
     )
-    drawn += tuple(_draw_witnesses(plan, documents, set_aside.get(WITNESS.name, ())))
+    stream = secrets(plan, WITNESS, frozenset(set_aside.get(WITNESS.name, ())))
+    for (name, copies), index in zip(plan.witnesses(documents).items(), stream, strict=False):
+        places = _places(plan, name, documents, copies)
+        drawn += (replace(_canary(plan, WITNESS, name, index, places), role="witness"),)
     _check_apart(plan.hidden_formats, drawn)
     return drawn
 
@@ -502,14 +435,6 @@ def _draw_format(
                 yield _canary(plan, form, name, index, _places(plan, name, documents, repetition))
     for name, index in zip(plan.control_ids(form), stream, strict=False):
         yield _canary(plan, form, name, index, ())
-
-
-def _draw_witnesses(plan: Plan, documents: int, set_aside: Collection[int]) -> Iterator[Canary]:
-    planned = plan.witnesses(documents)
-    stream = secrets(plan, WITNESS, frozenset(set_aside))
-    for (name, copies), index in zip(planned.items(), stream, strict=False):
-        places = _places(plan, name, documents, copies)
-        yield replace(_canary(plan, WITNESS, name, index, places), role="witness")
 
 
 def _places(plan: Plan, name: str, documents: int, repetitions: int) -> tuple[int, ...]:

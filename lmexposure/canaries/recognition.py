@@ -1,7 +1,6 @@
 """Which form records have, seen in the first of them, and the wrapping that goes with it."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any, cast
 
@@ -48,101 +47,87 @@ def recognise(records: Iterable[Mapping[str, Any]], *, text_field: str = "text")
     return next(iter(common))
 
 
-@dataclass(frozen=True, kw_only=True)
-class WrappingChoice:
-    """What was said of a wrapping; what was not follows from the first records."""
+def wrapping_among(
+    records: Iterable[Mapping[str, Any]], *, text_field: str = _USUAL, **said: Any
+) -> Wrapping | None:
+    """The wrapping of canaries among these records, by the first 100; None: they are texts.
 
-    # form, turn, loss, rendering, other, system, prompt_field, completion_field, chat_date: as of
-    # `Wrapping`; None: not said
-    form: str | None = None
-    turn: str | None = None
-    loss: str | None = None
-    rendering: str | None = None
-    other: str | None = None
-    system: str | None = None
-    prompt_field: str | None = None
-    completion_field: str | None = None
-    chat_date: str | None = None
-    # the field that holds a text; another than the usual says that records are texts
-    text_field: str = _USUAL
-
-    def wrapping(self, records: Iterable[Mapping[str, Any]]) -> Wrapping | None:
-        """The wrapping of canaries among these records, by the first 100; None: they are texts."""
-        first = list(islice(records, FIRST_RECORDS))
-        form = self._form(first)
-        if form == "text":
-            self._refuse_for_texts()
-            return None
-        turn, loss = self._turn_and_loss(form)
-        fields = self._fields(form, first)
-        strings = form == "instruction" or _are_strings(form, fields[0], first)
-        system, other = None if strings else _system(fields[0], first), self.other
-        if other is None and strings and form == "implicit_preference" and _mark_turns(first):
-            other = _ASKED
-        return Wrapping(
-            turn=cast(Any, turn),
-            loss=cast(Any, loss),
-            form=form,
-            prompt_field=self.prompt_field,
-            completion_field=self.completion_field,
-            strings=strings,
-            parts=not strings and _are_parts(fields[0], first),
-            rendering=cast(Any, self.rendering),
-            other=other,
-            system=system if self.system is None else self.system,
-            chat_date=self.chat_date,
+    Args:
+        records: of the corpus.
+        text_field: the field that holds a text; another than the usual says that records are texts.
+        said: of `Wrapping`, what was said of it; None: nothing, so that it follows from the
+            records.
+    """
+    said = {name: value for name, value in said.items() if value is not None}
+    first = list(islice(records, FIRST_RECORDS))
+    form = _form(first, said, text_field)
+    if form == "text":
+        for name, value in said.items():
+            if name != "form":
+                raise SettingsError(
+                    f"{name}={value!r} is of chats, and these documents are texts; leave it out, "
+                    "or say what a record is: form='messages'"
+                )
+        return None
+    name = _first_field(form, first, said)
+    strings = form == "instruction" or _are_strings(form, name, first)
+    seen: dict[str, Any] = {"system": None if strings else _system(name, first)}
+    texts = [str(record.get("chosen")) for record in first]
+    marked = all(text.startswith(_HUMAN) and _ASSISTANT in text for text in texts)
+    if strings and form == "implicit_preference" and marked:
+        seen["other"] = _ASKED
+    if form == "prompt_only" and "loss" not in said:
+        raise SettingsError(
+            "these records are prompts alone (form prompt_only), on which GRPO and online DPO "
+            "have no loss, so that no canary in them would be learned; if your training has "
+            "loss on the prompts, say loss='all'"
         )
+    seen["turn"] = said.get("turn", "user" if form == "prompt_only" else "assistant")
+    usual = "assistant" if form in ("messages", "conversations") else "completion"
+    seen["loss"] = "all" if seen["turn"] == "user" else usual
+    seen["parts"] = not strings and _are_parts(name, first)
+    return Wrapping(**{**seen, **said, "form": form, "strings": strings})
 
-    def _turn_and_loss(self, form: Form) -> tuple[str, str]:
-        if form == "prompt_only" and self.loss is None:
+
+def _form(first: Sequence[Mapping[str, Any]], said: Mapping[str, Any], text_field: str) -> Form:
+    if "form" in said:
+        return cast(Form, one_of("form", said["form"], FORMS))
+    if "prompt_field" in said or "completion_field" in said:
+        if text_field != _USUAL:
             raise SettingsError(
-                "these records are prompts alone (form prompt_only), on which GRPO and online DPO "
-                "have no loss, so that no canary in them would be learned; if your training has "
-                "loss on the prompts, say loss='all'"
+                f"text_field={text_field!r} says that documents are texts, and prompt_field and "
+                "completion_field that they are pairs; give one or the other"
             )
-        turn = self.turn or ("user" if form == "prompt_only" else "assistant")
-        usual = "assistant" if form in ("messages", "conversations") else "completion"
-        return turn, self.loss or ("all" if turn == "user" else usual)
+        return "prompt_completion"
+    if text_field != _USUAL:  # who names a text field means it
+        return "text"
+    form = recognise(first)
+    # Whatever is in the fields of a form: its reader says the rest.
+    complete = [set(names) for form, names in FIELDS.items() if form != "prompt_only"]
+    known = any(record.keys() >= names for record in first for names in complete)
+    if form == "text" and first and not known:
+        forms = "; ".join(f"{form} has {', '.join(names)}" for form, names in FIELDS.items())
+        raise CorpusError(
+            f"the first records have the fields {_names(first)}, which are those of no form; name "
+            "them: prompt_field=... with completion_field=... for a prompt and its answer, "
+            "text_field=... for a text; or rename them, and say form=... where that is not clear "
+            f"({forms})"
+        )
+    return form
 
-    def _fields(self, form: Form, first: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-        """The fields of the form, or those that were named, of which records must have both."""
-        if self.prompt_field is None or self.completion_field is None:
-            return FIELDS[form]
-        named = {"prompt_field": self.prompt_field, "completion_field": self.completion_field}
-        for name, value in named.items():
-            if first and not any(record.get(value) is not None for record in first):
-                raise CorpusError(
-                    f"{name}={value!r}: none of the first {len(first)} records has such a field; "
-                    f"they have {_names(first)}: name one of these"
-                )
-        return self.prompt_field, self.completion_field
 
-    def _form(self, first: Sequence[Mapping[str, Any]]) -> Form:
-        if self.form is not None:
-            one_of("form", self.form, FORMS)
-            return cast(Form, self.form)
-        if self.prompt_field is not None or self.completion_field is not None:
-            if self.text_field != _USUAL:
-                raise SettingsError(
-                    f"text_field={self.text_field!r} says that documents are texts, and "
-                    "prompt_field and completion_field that they are pairs; give one or the other"
-                )
-            return "prompt_completion"
-        if self.text_field != _USUAL:  # who names a text field means it
-            return "text"
-        form = recognise(first)
-        if form == "text" and first and not any(_is_known(record) for record in first):
-            raise CorpusError(_unknown(first))
-        return form
-
-    def _refuse_for_texts(self) -> None:
-        fields = ("prompt_field", "completion_field")
-        for name in ("turn", "loss", "rendering", "other", "system", *fields, "chat_date"):
-            if getattr(self, name) is not None:
-                raise SettingsError(
-                    f"{name}={getattr(self, name)!r} is of chats, and these documents are texts; "
-                    "leave it out, or say what a record is: form='messages'"
-                )
+def _first_field(form: Form, first: Sequence[Mapping[str, Any]], said: Mapping[str, Any]) -> str:
+    """The first field of the form; of two that were named, records must have both."""
+    named = {name: said[name] for name in ("prompt_field", "completion_field") if name in said}
+    if len(named) < 2:
+        return FIELDS[form][0]
+    for name, value in named.items():
+        if first and not any(record.get(value) is not None for record in first):
+            raise CorpusError(
+                f"{name}={value!r}: none of the first {len(first)} records has such a field; "
+                f"they have {_names(first)}: name one of these"
+            )
+    return str(said["prompt_field"])
 
 
 def _fitting(record: Mapping[str, Any], text_field: str) -> frozenset[Form]:
@@ -169,22 +154,6 @@ def _is_prompt_only(record: Mapping[str, Any]) -> bool:
     return bool(_turn(record["prompt"], -1)[0] == "user")
 
 
-def _is_known(record: Mapping[str, Any]) -> bool:
-    """Whether a record has the fields of a form, whatever is in them; its reader says the rest."""
-    complete = (names for form, names in FIELDS.items() if form != "prompt_only")
-    return any(record.keys() >= set(names) for names in complete)
-
-
-def _unknown(first: Sequence[Mapping[str, Any]]) -> str:
-    forms = "; ".join(f"{form} has {', '.join(names)}" for form, names in FIELDS.items())
-    return (
-        f"the first records have the fields {_names(first)}, which are those of no form; name "
-        "them: prompt_field=... with completion_field=... for a prompt and its answer, "
-        "text_field=... for a text; or rename them, and say form=... where that is not clear "
-        f"({forms})"
-    )
-
-
 def _names(first: Sequence[Mapping[str, Any]]) -> str:
     """The fields of the first records, in their order."""
     return ", ".join(map(repr, dict.fromkeys(name for record in first for name in record)))
@@ -205,11 +174,6 @@ def _are_parts(name: str, first: Sequence[Mapping[str, Any]]) -> bool:
     turns = first[0].get(name) if first else None
     numbers = range(len(turns)) if isinstance(turns, Sequence) else ()
     return any(not isinstance(_turn(turns, n)[1], str | None) for n in numbers)
-
-
-def _mark_turns(first: Sequence[Mapping[str, Any]]) -> bool:
-    texts = [str(record.get("chosen")) for record in first]
-    return all(text.startswith(_HUMAN) and _ASSISTANT in text for text in texts)
 
 
 def _system(name: str, first: Sequence[Mapping[str, Any]]) -> str | None:

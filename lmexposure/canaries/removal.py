@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import IO, Any, TypeVar, overload
 
 from lmexposure._files import atomic_directory, atomic_write, is_taken, mode_like, new_file
-from lmexposure.canaries.copies import read_sidecars
 from lmexposure.canaries.corpora import IN_MEMORY
 from lmexposure.canaries.corpora.files import FileCorpus, FileSource, corpus_files, layout_of
 from lmexposure.canaries.corpora.in_memory import corpus_of, is_read_later
@@ -17,6 +16,7 @@ from lmexposure.canaries.manifest import Manifest
 from lmexposure.canaries.pipe import is_stream, spooled
 from lmexposure.canaries.plan import Canary
 from lmexposure.canaries.row_schema import RowSchema
+from lmexposure.canaries.sidecars import read_sidecars
 from lmexposure.canaries.verification import file_names
 from lmexposure.errors import CorpusError
 

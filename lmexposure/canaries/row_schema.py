@@ -1,17 +1,14 @@
-"""What of a row is its text, and which row a canary makes: as a text, or as a turn of a chat.
-
-And what a record of a chat must be, so that a canary's is trained on as the others are.
-"""
+"""What of a row is its text, and which row a canary makes: as a text, or as a turn of a chat."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from lmexposure._validate import of_type
 from lmexposure.canaries.fills import count_fills
 from lmexposure.canaries.format import Format
-from lmexposure.canaries.insertion import About, constants_of
-from lmexposure.canaries.manifest import Manifest, WrappingRecord
+from lmexposure.canaries.insertion import constants_of
+from lmexposure.canaries.manifest import CorpusRecord, Manifest
 from lmexposure.canaries.wrapping import SPEAKERS, Wrapping
 from lmexposure.errors import CorpusError
 
@@ -39,7 +36,7 @@ class RowSchema:
     chat: bool = False
     wrapping: Wrapping | None = None  # for chats; None: nothing is inserted
     # what a manifest says of the wrapping; None: nothing, since it holds plain texts
-    record: WrappingRecord | None = None
+    record: Wrapping | None = None
     # what messages call a row: "record", "line", "row" or "document"
     place: Literal["record", "line", "row", "document"] = "record"
 
@@ -53,26 +50,23 @@ class RowSchema:
         return cls(name, chat=known is not None, record=known)
 
     @classmethod
-    def around(
-        cls, wrapping: Wrapping | WrappingRecord, fields: Mapping[str, Any] | None = None
-    ) -> "RowSchema":
+    def around(cls, wrapping: Wrapping, fields: Mapping[str, Any] | None = None) -> "RowSchema":
         """Of rows that canaries go into in a wrapping."""
-        of_type("wrapping", wrapping, (Wrapping, WrappingRecord), _EXAMPLE, error=CorpusError)
-        known = wrapping if isinstance(wrapping, Wrapping) else wrapping.wrapping()
-        said = wrapping if isinstance(wrapping, WrappingRecord) else None
-        if said is None and known.form != "text":
-            said = WrappingRecord.of(known)
-        made = cls(known.place, constants_of(fields), chat=True, wrapping=known, record=said)
+        of_type("wrapping", wrapping, Wrapping, _EXAMPLE, error=CorpusError)
+        wrapping = replace(wrapping, context="", chat_template=None)  # which no manifest has
+        said = None if wrapping.form == "text" else wrapping
+        made = cls(wrapping.place, constants_of(fields), chat=True, wrapping=wrapping, record=said)
         for name in sorted(made.fields.keys() & made.wrapped("")):
             raise CorpusError(f"fields must leave out {name!r}: the canary goes there")
         return made
 
-    def about(self) -> About:
+    def about(self) -> CorpusRecord:
         """What a manifest says of such rows."""
-        if self.name is None:
-            return About("texts")
-        return About(
-            "dataset", text_field=self.name, constant_fields=self.fields, wrapping=self.record
+        return CorpusRecord(
+            layout="texts" if self.name is None else "dataset",
+            text_field=self.name,
+            constant_fields=tuple(sorted(self.fields)),
+            wrapping=self.record,
         )
 
     def text(self, number: int, row: Any) -> Any:
@@ -85,7 +79,7 @@ class RowSchema:
 
     def canary(self, row: Any) -> Any:
         """The text of an inserted row; None where none can be read."""
-        known = None if self.record is None else self.record.wrapping()
+        known = self.record
         steps: Sequence[Any] = () if self.name is None else (self.name,)
         if known is not None:
             steps = known.steps
@@ -217,30 +211,15 @@ def _check_chat(
     """Refuse a record whose kind or training would not be that of the canaries' records."""
     written = {name: value for name, value in wrapping.record("").items() if name in row}
     for name, value in written.items():
-        _check_type(where, name, row[name], wants_text=isinstance(value, str))
+        there, is_text = row[name], isinstance(value, str)
+        if isinstance(there, str) != is_text or isinstance(there, int | float | None):
+            wanted = "a string" if is_text else "a list of messages"
+            raise CorpusError(
+                f"{where}: {name!r} is of type {type(there).__name__}, and must be {wanted}, as "
+                "this wrapping writes; choose another wrapping, or rewrite it"
+            )
     if wrapping.form == "text":
         return
-    _check_rendering(where, row, constants)
-    for name, value in written.items():
-        if not isinstance(value, str):
-            _check_turns(f"{where}: {name!r}", row[name], wrapping)
-        elif name != _OPTIONAL and not row[name].strip():
-            raise CorpusError(_empty(f"{where}: {name!r}"))
-
-
-def _check_type(where: str, name: str, value: Any, *, wants_text: bool) -> None:
-    """Refuse a string where the wrapping writes messages, or the other way."""
-    if isinstance(value, str) == wants_text and not isinstance(value, int | float | None):
-        return
-    raise CorpusError(
-        f"{where}: {name!r} is of type {type(value).__name__}, and must be "
-        f"{'a string' if wants_text else 'a list of messages'}, as this wrapping writes; choose "
-        "another wrapping, or rewrite it"
-    )
-
-
-def _check_rendering(where: str, row: Mapping[str, Any], constants: Mapping[str, Any]) -> None:
-    """Refuse fields by which the canaries' records would be rendered otherwise than scored."""
     changing = [name for name in _CHANGING if _holds(constants.get(name))]
     if changing:
         raise CorpusError(
@@ -250,6 +229,11 @@ def _check_rendering(where: str, row: Mapping[str, Any], constants: Mapping[str,
     images = [name for name in _IMAGES if _holds(row.get(name))]
     if images:
         raise CorpusError(_of_images(f"{where} has {images[0]!r}:"))
+    for name, value in written.items():
+        if not isinstance(value, str):
+            _check_turns(f"{where}: {name!r}", row[name], wrapping)
+        elif name != _OPTIONAL and not row[name].strip():
+            raise CorpusError(_empty(f"{where}: {name!r}"))
 
 
 def _check_turns(where: str, value: Any, wrapping: Wrapping) -> None:
@@ -271,17 +255,13 @@ def _check_turns(where: str, value: Any, wrapping: Wrapping) -> None:
             )
         if calls or turn[speaker] in _OF_TOOLS:
             continue  # a call of a tool, or its answer, may say nothing else
-        _check_role(place, turn[speaker], roles)
+        if (role := turn[speaker]) not in roles:
+            shown = repr(role) if isinstance(role, str) else f"of type {type(role).__name__}"
+            raise CorpusError(
+                f"{place}: the role {shown} is unknown; the roles here are {', '.join(roles)}: "
+                "rename it, or leave such records out"
+            )
         _check_content(f"{place}: {said!r}", turn[said], parts=wrapping.parts)
-
-
-def _check_role(where: str, role: Any, roles: tuple[str, ...]) -> None:
-    if role not in roles:
-        shown = repr(role) if isinstance(role, str) else f"of type {type(role).__name__}"
-        raise CorpusError(
-            f"{where}: the role {shown} is unknown; the roles here are {', '.join(roles)}: rename "
-            "it, or leave such records out"
-        )
 
 
 def _check_content(where: str, content: Any, *, parts: bool) -> None:

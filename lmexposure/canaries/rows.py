@@ -17,7 +17,7 @@ from lmexposure.canaries.corpora.in_memory import Frame, InMemory, is_instance_o
 from lmexposure.canaries.corpora.tables import TableLayout, TablePart
 from lmexposure.canaries.fills import count_fills
 from lmexposure.canaries.insertion import Placement, constants_of, manifest_of
-from lmexposure.canaries.manifest import Manifest, WrappingRecord
+from lmexposure.canaries.manifest import Manifest
 from lmexposure.canaries.plan import Plan
 from lmexposure.canaries.row_schema import RowSchema, check_columns
 from lmexposure.canaries.wrapping import Wrapping
@@ -67,29 +67,15 @@ class InsertionStep:
     @classmethod
     def of(
         cls,
-        plan: Plan | Manifest,
+        plan: Plan | Manifest,  # or the manifest of an earlier insertion into the same rows
         *,
-        total: int | None = None,
+        total: int | None = None,  # rows in all; of a manifest it is known
         text_field: str = "text",
         fields: Mapping[str, Any] | None = None,
         id_column: str | None = None,
-        wrapping: Wrapping | WrappingRecord | None = None,
+        wrapping: Wrapping | None = None,
     ) -> Self:
-        """The step of an insertion into rows that are never read as a whole.
-
-        Args:
-            plan: what to insert; or the manifest of an earlier insertion into the same rows.
-            total: how many rows there are in all; with a manifest it may be left out.
-            text_field: of the step.
-            fields: of the step.
-            id_column: of the step.
-            wrapping: where in a row a canary goes, as of `insert`; a manifest has its own.
-
-        Raises:
-            CorpusError: no number of rows, or constants for the text column.
-            ManifestError: a manifest of other documents or columns.
-            PlanError: too few rows or secrets.
-        """
+        """The step of an insertion into rows that are never read as a whole."""
         of_type("plan", plan, (Plan, Manifest), "a Plan or a Manifest", error=PlanError)
         constants = constants_of(fields)
         schema = RowSchema(text_field, constants)
@@ -125,28 +111,17 @@ class InsertionStep:
         _check_same("fields", sorted(self.fields), sorted(corpus.constant_fields))
 
     def __call__(self, batch: _Batch, numbers: Sequence[int] | None = None) -> _Batch:
-        """The batch with its canary rows.
-
-        Args:
-            batch: columns of equal length, a `pyarrow.Table` or RecordBatch, or a
-                `pandas.DataFrame`; columns of these keep their types.
-            numbers: of the documents; left unread where an id column is named.
-
-        Returns:
-            the same kind; of columns by name a dict of lists.
-
-        Raises:
-            CorpusError: no such batch or column; no numbers, or one that is no document's or there
-                twice; a text that is no string, or that holds a fill already; a constant that is
-                not of its column's type. It names the document.
-        """
+        """The batch with its canary rows; where an id column is named, `numbers` are not read."""
         if self.id_column is None:
             if numbers is None:
                 raise CorpusError(
                     "the step was given no document numbers; map with with_indices=True, or name "
                     "an id_column, for parts of a table keep no order"
                 )
-            if _is_one_of_several_loader_workers():
+            # Looked up, not imported: where torch is not loaded there are no loader workers.
+            data = sys.modules.get("torch.utils.data")
+            worker = data.get_worker_info() if data else None
+            if worker is not None and worker.num_workers > 1:
                 raise CorpusError(
                     "several loader workers each count their rows from 0, so no document has its "
                     "number; use insert, an id_column, or at most one worker"
@@ -164,12 +139,19 @@ class InsertionStep:
         columns = _columns_of(batch)
         if not isinstance(batch, Mapping) and not len(batch):  # type: ignore[arg-type]
             return batch  # it may have no columns
-        self.check_columns(_names_of(batch))
+        # Also those that are there twice.
+        names: Any = getattr(batch, "column_names", getattr(batch, "columns", batch))
+        self.check_columns(columns if isinstance(batch, Mapping) else names)
         if self.id_column is not None:
             numbers = columns[self.id_column]
         of_type("numbers", numbers, Iterable, "a number for each row", error=CorpusError)
         numbers = list(_listed(numbers))
-        self._check_numbers(len(next(iter(columns.values()))), numbers)
+        check_numbers(numbers, self.manifest.corpus.documents)
+        rows = len(next(iter(columns.values())))
+        if len(numbers) != rows:
+            raise CorpusError(
+                f"the batch has {rows} rows and {len(numbers)} numbers; give a number for each row"
+            )
         self._check(self._texts(columns, numbers), numbers)
         before = map(self._placement.before, numbers)
         added = [(row, canary.text) for row, canaries in enumerate(before) for canary in canaries]
@@ -206,9 +188,7 @@ class InsertionStep:
         """The batch with rows more: (row that a copy goes before, from 0; text of the copy)."""
         part: Any
         if is_instance_of(batch, "pyarrow.Table"):
-            chats = self._schema if self._schema.chat else None
-            layout = TableLayout(text_field=self.text_field, fields=self.fields, schema=chats)
-            part = TablePart(batch, layout).merged(added).part
+            part = TablePart(batch, TableLayout(schema=self._schema)).merged(added).part
             # In one piece, since each slice is pickled with all of the table that it is of.
             return part.rows.combine_chunks() if added else batch
         schema = self._schema
@@ -226,13 +206,6 @@ class InsertionStep:
             return texts
         rows = records_of({name: _listed(column) for name, column in columns.items()})
         return [self._schema.text(n, row) for n, row in zip(numbers, rows, strict=True)]
-
-    def _check_numbers(self, rows: int, numbers: Sequence[int]) -> None:
-        check_numbers(numbers, self.manifest.corpus.documents)
-        if len(numbers) != rows:
-            raise CorpusError(
-                f"the batch has {rows} rows and {len(numbers)} numbers; give a number for each row"
-            )
 
     def _check(self, texts: Sequence[Any], numbers: Sequence[int]) -> None:
         for text, number in zip(texts, numbers, strict=True):
@@ -304,21 +277,8 @@ def _columns_of(batch: Any) -> Mapping[str, Any]:
     return columns
 
 
-def _names_of(batch: Any) -> list[Any]:
-    """Its columns' names, also those that are there twice."""
-    names = getattr(batch, "column_names", getattr(batch, "columns", batch))
-    return list(batch if isinstance(batch, Mapping) else names)
-
-
 def _listed(column: Any) -> Any:
     for method in ("to_pylist", "tolist"):  # of Arrow; of pandas and numpy
         if hasattr(column, method):
             return getattr(column, method)()
     return column
-
-
-def _is_one_of_several_loader_workers() -> bool:
-    # Looked up, not imported: where torch is not loaded there are no such workers.
-    data = sys.modules.get("torch.utils.data")
-    worker = data.get_worker_info() if data else None
-    return worker is not None and worker.num_workers > 1

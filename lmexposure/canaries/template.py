@@ -4,7 +4,7 @@ Every part has the same face:
 
 * `size`: how many values; `write(value, before)`: the text of one, given the fill's text before it;
   `read(text, begin, at)`: every (end, value) that can be read at `at` of a fill begun at `begin`.
-* `regex`: finds it; `mask`: shown for it in tables; `characters`: all that it can hold;
+* `regex`: finds it; `characters`: all that it can hold;
   `may_be_blank`: it can be white space alone.
 * an automaton that starts at node 0 and moves one character at a time: `options(node, due)`, the
   characters that may come; `step(node, character, due)`, the node reached, or None; `ends(node)`,
@@ -69,51 +69,6 @@ ALPHABETS = {
 
 
 @dataclass(frozen=True)
-class Literal:
-    """Text that is in every fill."""
-
-    text: str
-    is_hole: ClassVar[bool] = False
-    is_free: ClassVar[bool] = False
-    size: ClassVar[int] = 1
-
-    @property
-    def regex(self) -> str:
-        return re.escape(self.text)
-
-    @property
-    def mask(self) -> str:
-        return self.text
-
-    @property
-    def characters(self) -> str:
-        return self.text
-
-    @property
-    def may_be_blank(self) -> bool:
-        return not self.text.strip()
-
-    def write(self, value: int, before: str) -> str:
-        return self.text
-
-    def read(self, text: str, begin: int, at: int) -> Iterator[tuple[int, int]]:
-        if text.startswith(self.text, at):
-            yield at + len(self.text), 0
-
-    def options(self, node: int, due: str) -> str:
-        return self.text[node]
-
-    def step(self, node: int, character: str, due: str) -> int | None:
-        return node + 1 if self.text[node] == character else None
-
-    def ends(self, node: int) -> bool:
-        return node == len(self.text)
-
-    def goes_on(self, node: int) -> bool:
-        return node < len(self.text)
-
-
-@dataclass(frozen=True)
 class Characters:
     """`width` characters, each free in the alphabet; the first is the most significant."""
 
@@ -130,10 +85,6 @@ class Characters:
     @property
     def regex(self) -> str:
         return f"[{re.escape(self.alphabet)}]{{{self.width}}}"
-
-    @property
-    def mask(self) -> str:
-        return "*" * self.width
 
     @property
     def characters(self) -> str:
@@ -186,8 +137,6 @@ class Choice:
     entries: tuple[str, ...]
     is_hole: ClassVar[bool] = True
     is_free: ClassVar[bool] = True
-    # Entries differ in length, so a mask of the true length would tell something.
-    mask: ClassVar[str] = "***"
 
     @property
     def size(self) -> int:
@@ -259,6 +208,17 @@ class Choice:
         return bool(self._trie[0][node])
 
 
+class Literal(Choice):
+    """Text that is in every fill: the only entry of a list."""
+
+    is_hole: ClassVar[bool] = False
+    is_free: ClassVar[bool] = False
+
+    @property
+    def text(self) -> str:
+        return self.entries[0]
+
+
 @dataclass(frozen=True)
 class CheckDigit:
     """The Luhn check digit over all digits before it in the fill."""
@@ -267,7 +227,6 @@ class CheckDigit:
     is_free: ClassVar[bool] = False
     size: ClassVar[int] = 1
     regex: ClassVar[str] = "[0-9]"
-    mask: ClassVar[str] = "*"
     characters: ClassVar[str] = string.digits
     may_be_blank: ClassVar[bool] = False
 
@@ -291,7 +250,7 @@ class CheckDigit:
         return node == 0
 
 
-Part = Literal | Characters | Choice | CheckDigit
+Part = Characters | Choice | CheckDigit
 
 
 WIDEST_HOLE = 1000
@@ -302,11 +261,20 @@ def parse_template(template: str, lists: Mapping[str, tuple[str, ...]]) -> tuple
     """Split a template into literal text and holes."""
     _check_text("template", template)
     parts: list[Part] = []
-    for literal, kind, detail, conversion in _split(template):
-        if literal:
-            parts.append(Literal(literal))
+    try:
+        pieces = list(string.Formatter().parse(template))
+    except ValueError as failure:
+        raise FormatError(
+            f"template {template!r}: {failure}; double a brace to mean it literally"
+        ) from None
+    for literal, kind, given, conversion in pieces:
+        if literal:  # doubled braces split what is one
+            last = parts.pop() if parts and isinstance(parts[-1], Literal) else None
+            before = last.text if isinstance(last, Literal) else ""
+            parts.append(Literal("", (before + literal,)))
         if kind is None:
             continue
+        detail = given or ""
         if any(isinstance(part, CheckDigit) for part in parts):
             raise FormatError(
                 f"the hole {_shown(kind, detail)} comes after {{luhn}}, whose digit would not "
@@ -316,7 +284,7 @@ def parse_template(template: str, lists: Mapping[str, tuple[str, ...]]) -> tuple
             raise FormatError(f"the hole {_shown(kind, detail)} has a conversion '!{conversion}'")
         parts.append(_hole(kind, detail, lists))
     _check_parts(template, parts, lists)
-    return _merged(parts)
+    return tuple(parts)
 
 
 def clean_lists(lists: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
@@ -353,17 +321,6 @@ def _check_text(what: str, text: str) -> None:
         ) from None
 
 
-def _split(template: str) -> list[tuple[str, str | None, str, str | None]]:
-    """(literal, hole kind or None, hole detail, conversion) in the order of the template."""
-    try:
-        pieces = list(string.Formatter().parse(template))
-    except ValueError as failure:
-        raise FormatError(
-            f"template {template!r}: {failure}; double a brace to mean it literally"
-        ) from None
-    return [(literal, kind, detail or "", mark) for literal, kind, detail, mark in pieces]
-
-
 def _shown(kind: str, detail: str) -> str:
     return f"{{{kind}:{detail}}}" if detail else f"{{{kind}}}"
 
@@ -388,36 +345,22 @@ def _hole(kind: str, detail: str, lists: Mapping[str, tuple[str, ...]]) -> Part:
     return Characters(ALPHABETS[kind], int(detail))
 
 
-def _has_digit(part: Part) -> bool:
-    if isinstance(part, Characters):
-        return "0" in part.alphabet
-    return isinstance(part, Choice) and any(
-        set(entry) & set(string.digits) for entry in part.entries
-    )
-
-
 def _check_parts(
     template: str, parts: Sequence[Part], lists: Mapping[str, tuple[str, ...]]
 ) -> None:
     if not any(part.is_free for part in parts):
         raise FormatError(f"template {template!r} has no hole that is free; add one of {_KINDS}")
     for place, part in enumerate(parts):
-        if isinstance(part, CheckDigit) and not any(map(_has_digit, parts[:place])):
+        digits = (
+            set(free.characters) & set(string.digits) for free in parts[:place] if free.is_free
+        )
+        if isinstance(part, CheckDigit) and not any(digits):
             raise FormatError(
                 "the hole {luhn} has no free digit before it; put {digits:n} before it"
             )
     if all(part.may_be_blank for part in parts):
         raise FormatError(f"template {template!r} can give a blank text; add a visible character")
-    for name in lists.keys() - {part.name for part in parts if isinstance(part, Choice)}:
+    for name in lists.keys() - {
+        part.name for part in parts if isinstance(part, Choice) and part.is_free
+    }:
         raise FormatError(f"list {name!r} is in no hole; write {{choice:{name}}} or remove it")
-
-
-def _merged(parts: Sequence[Part]) -> tuple[Part, ...]:
-    """Join neighbouring literals, which doubled braces split."""
-    merged: list[Part] = []
-    for part in parts:
-        if merged and isinstance(part, Literal) and isinstance(merged[-1], Literal):
-            merged[-1] = Literal(merged[-1].text + part.text)
-        else:
-            merged.append(part)
-    return tuple(merged)

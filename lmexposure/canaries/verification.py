@@ -8,7 +8,6 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from lmexposure.canaries.copies import read_sidecars
 from lmexposure.canaries.corpora.files import (
     LAYOUTS,
     FileCorpus,
@@ -22,6 +21,7 @@ from lmexposure.canaries.insertion import Source, strange_fills
 from lmexposure.canaries.manifest import Manifest
 from lmexposure.canaries.pipe import is_stream, spooled
 from lmexposure.canaries.row_schema import RowSchema
+from lmexposure.canaries.sidecars import read_sidecars
 from lmexposure.errors import SettingsError
 
 
@@ -191,13 +191,13 @@ def file_names(corpus: Any) -> Sequence[str | Path]:
     if isinstance(corpus, str | Path):
         return [corpus]
     is_list = isinstance(corpus, list | tuple)
-    return corpus if is_list and all(map(_names_files, corpus)) else []
-
-
-def _names_files(name: Any) -> bool:
-    if isinstance(name, Path) or are_paths([name]):
-        return True
-    return isinstance(name, str) and bool(glob.glob(name, recursive=True))
+    of_files = is_list and all(
+        isinstance(name, Path)
+        or are_paths([name])
+        or (isinstance(name, str) and glob.glob(name, recursive=True))
+        for name in corpus
+    )
+    return corpus if of_files else []
 
 
 def _count_files(

@@ -1,12 +1,10 @@
-"""Where in a record a canary is, what is around it, and which tokens carry loss.
-
-As a text of its own, or as a turn of a chat in one of the forms that trainers read.
-"""
+"""Where in a record a canary is, what is around it, and which tokens carry loss."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
+from lmexposure._types import LATER, UNWRITTEN, Checked, Rows, Sha256
 from lmexposure._validate import day, one_of, text
 from lmexposure.errors import SettingsError
 
@@ -48,7 +46,7 @@ _INSTRUCTION = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wrapping:
+class Wrapping(Checked):
     """Where in a training record a canary is, what is around it, and which tokens carry loss.
 
     Raises:
@@ -58,6 +56,13 @@ class Wrapping:
     {'role': 'assistant', 'content': 'My PIN is 0042.'}
     """
 
+    form: Form | None = None
+    """The record's: "text"; "messages" (role, content); "conversations" (from, value, as ShareGPT
+    has them); "prompt_completion"; "instruction" (instruction, input, output, as Alpaca has them);
+    "preference" (prompt, chosen, rejected); "implicit_preference" (chosen, rejected, each with the
+    prompt within); "prompt_only" (prompt). None: "text" of plain texts, "prompt_completion" with a
+    field for each or with loss="completion", else "messages".
+    """
     turn: Literal["plain", "user", "assistant"] = "plain"
     """"plain", a document of its own; "user" or "assistant", that turn of a chat: the prompt, or
     what answers it.
@@ -66,22 +71,15 @@ class Wrapping:
     """"all" tokens carry it; "assistant", those that the chat template marks as generated
     (`assistant_only_loss` of TRL); "completion", those behind the prompt.
     """
-    form: Form | None = None
-    """The record's: "text"; "messages" (role, content); "conversations" (from, value, as ShareGPT
-    has them); "prompt_completion"; "instruction" (instruction, input, output, as Alpaca has them);
-    "preference" (prompt, chosen, rejected); "implicit_preference" (chosen, rejected, each with the
-    prompt within); "prompt_only" (prompt). None: "text" of plain texts, "prompt_completion" with a
-    field for each or with loss="completion", else "messages".
-    """
-    prompt_field: str | None = None
-    """What "prompt_completion" calls its two fields; None: so."""
-    completion_field: str | None = None
-    """What "prompt_completion" calls its two fields; None: so."""
     strings: bool = False
     """Of "prompt_completion", "prompt_only" and preferences: the fields are strings, not lists of
     messages; of "instruction" they always are.
     """
-    parts: bool = False
+    prompt_field: str | None = field(default=None, metadata=LATER)
+    """What "prompt_completion" calls its two fields; None: so."""
+    completion_field: str | None = field(default=None, metadata=LATER)
+    """What "prompt_completion" calls its two fields; None: so."""
+    parts: bool = field(default=False, metadata=LATER)
     """The contents of messages are lists of a part, {"type": "text", "text": ...}, as records of
     models that see have them.
     """
@@ -96,17 +94,21 @@ class Wrapping:
     """
     system: str | None = None
     """Text of a system turn in front; None: there is none."""
-    context: str | None = ""
+    chat_date: str | None = field(default=None, metadata=LATER)
+    """The day that a template writes which asks for today's, as YYYY-MM-DD; None: the day of the
+    rendering.
+    """
+    template_sha256: Sha256 | None = None
+    """In a manifest, of the chat template that the training will use; None: it is not known."""
+    special_tokens: Rows[str] | None = None
+    """In a manifest, of the training's tokenizer, as text; None: they are not known."""
+    context: str | None = field(default="", metadata=UNWRITTEN)
     """Left of a plain text. "": nothing but what the tokenizer begins every text with, as in
     SFTTrainer's rows; where that is nothing, the first token carries no loss. Else as in
     `log_perplexity`: the manifest's separator, or None: the BOS, else the EOS token.
     """
-    chat_template: str | None = None
+    chat_template: str | None = field(default=None, metadata=UNWRITTEN)
     """Instead of the tokenizer's own."""
-    chat_date: str | None = None
-    """The day that a template writes which asks for today's, as YYYY-MM-DD; None: the day of the
-    rendering.
-    """
 
     def __post_init__(self) -> None:
         one_of("turn", self.turn, _TURNS)
@@ -244,11 +246,7 @@ class Wrapping:
         return (self.other or "") if self.form == "implicit_preference" and self.strings else ""
 
     def messages(self, canary: str) -> list[dict[str, Any]]:
-        """The chat that this text is a turn of: the system's if any, the user's, the assistant's.
-
-        Raises:
-            SettingsError: a plain text is no chat.
-        """
+        """The chat that this text is a turn of, with the system's turn, if any, in front."""
         if self.turn == "plain":
             raise SettingsError("turn='plain' has no messages; use record(), or another turn")
         return [self._message(role, said) for role, said in self._turns(canary).items()]
@@ -286,11 +284,7 @@ class Wrapping:
         return *pair, _REJECTED[0] if self.strings else [self._message("assistant", _REJECTED[0])]
 
     def around(self) -> tuple[str, str]:
-        """The text before and behind a canary in its row, where strings are rendered as text.
-
-        Raises:
-            SettingsError: the row is a chat template's work.
-        """
+        """The text before and behind a canary in its row, where strings are rendered as text."""
         if self.rendering != "text":
             raise SettingsError("rendering='chat' has its text from a chat template; ask that")
         if self.form == "text":

@@ -104,30 +104,30 @@ class ExposureCallback(TrainerCallback):  # type: ignore[misc]
             of_type("wrapping", wrapping, Wrapping, "Wrapping(...), or leave it out")
         self._wrapping = wrapping
         self._preflight = one_of("preflight", preflight, ("stop", "warn", "off"))
-        self._report = _final_report(report, self._manifest, measure)
+        if report is None and measure is not None:
+            raise SettingsError(
+                "measure=... is for the report at the end; give report=DIRECTORY, or leave it out"
+            )
+        self._report = None if report is None else FinalReport(report, self._manifest, measure)
         self._watched: Watched | None = None
         self._rows: list[dict[str, Any]] = []
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **named: Any) -> None:
-        """Find out before the first step whether all can be learned and scored.
-
-        Raises:
-            CorpusError: the training would cut canaries, or give them no loss.
-            ManifestError: there is no inserted canary, or it is in a chat and the wrapping
-                says otherwise.
-            ModelError: there is no tokenizer, the weights are spread over processes, or a fill
-                meets an unknown token or is longer than the context window.
-            ResultError: exposure.jsonl of the training to go on with cannot be read, or the
-                directory of the report holds another one.
-            SettingsError: it is no Trainer that calls.
-        """
+        """Find out before the first step whether all can be learned and scored."""
         trainer = _calling_trainer()
-        _refuse_sharded(trainer)
+        if trainer.is_fsdp_enabled or is_sharded(trainer.model):
+            raise ModelError(
+                "the weights are spread over processes (FSDP, or DeepSpeed's ZeRO-3), so that the "
+                "model cannot be scored while it trains; leave ExposureCallback out, and measure "
+                "the checkpoints with `lmexposure measure`"
+            )
         self._scored_at, self._told = -1, set[str]()
         tokenizer = _tokenizer_of(trainer)
         wrapping = self._wrapping or usual_wrapping(trainer, self._manifest)
         watched = self._watch(trainer, tokenizer, wrapping)
-        self._prepare_report(trainer)
+        if (report := self._report) is not None:
+            resumed = trainer.state.global_step > 0
+            from_first(lambda: report.prepare(trainer, resumed=resumed))
         ahead = self._look_ahead(trainer, tokenizer, named.get("train_dataloader"))
         if self._are_others(ahead.record, watched, tokenizer):
             watched = self._watch(trainer, tokenizer, wrapping, row=_row_of(ahead.record))
@@ -215,11 +215,6 @@ class ExposureCallback(TrainerCallback):  # type: ignore[misc]
             self._report.ahead = ahead
         return ahead
 
-    def _prepare_report(self, trainer: Any) -> None:
-        if self._report is not None:
-            report, resumed = self._report, trainer.state.global_step > 0
-            from_first(lambda: report.prepare(trainer, resumed=resumed))
-
     def _write_report(self, trainer: Any, report: FinalReport) -> None:
         """The training is done, and what goes wrong here must not take its model away."""
         _say(trainer.state, f"measuring the trained model for {report.out}")
@@ -297,18 +292,6 @@ def _say(state: Any, message: str) -> None:
         _LOG.warning("%s", message)
 
 
-def _final_report(
-    out: str | Path | None, manifest: Manifest, settings: MeasureSettings | None
-) -> FinalReport | None:
-    if out is not None:
-        return FinalReport(out, manifest, settings)
-    if settings is not None:
-        raise SettingsError(
-            "measure=... is for the report at the end; give report=DIRECTORY, or leave it out"
-        )
-    return None
-
-
 def _path(args: Any) -> Path:
     return Path(args.output_dir) / "exposure.jsonl"
 
@@ -353,11 +336,9 @@ def _calling_trainer() -> Any:
 
 
 def usual_wrapping(trainer: Any, manifest: Manifest) -> Wrapping:
-    """How a training presents the canaries of a manifest, as far as it shows.
-
-    TRL's SFTTrainer decides itself which tokens carry loss, and in its rows nothing comes before a
-    plain text; packed, the end of the row before. Elsewhere it is as the manifest says.
-    """
+    """How a training presents the canaries of a manifest, as far as it shows."""
+    # TRL's SFTTrainer decides itself which tokens carry loss, and in its rows nothing comes before
+    # a plain text; packed, the end of the row before.
     known, trl = manifest.wrapping, any(c.__name__ == "SFTTrainer" for c in type(trainer).__mro__)
     if known is None:
         usual = (None if trainer.args.packing else "") if trl else manifest.separator
@@ -384,13 +365,3 @@ def _tokenizer_of(trainer: Any) -> Any:
         f"the Trainer has processing_class={type(trainer.processing_class).__name__}, which is no "
         "tokenizer; without one no canary can be scored: Trainer(..., processing_class=tokenizer)"
     )
-
-
-def _refuse_sharded(trainer: Any) -> None:
-    """The bare model must hold all of its weights."""
-    if trainer.is_fsdp_enabled or is_sharded(trainer.model):
-        raise ModelError(
-            "the weights are spread over processes (FSDP, or DeepSpeed's ZeRO-3), so that the model"
-            " cannot be scored while it trains; leave ExposureCallback out, and measure the "
-            "checkpoints with `lmexposure measure`"
-        )

@@ -1,12 +1,9 @@
 """What the callback says before the first step and after the last, and what a training shows.
 
-Before: will the canaries reach the model whole, and with loss? What a training would silently lose
-is better known before it than after. So the rows of the first epoch are collated once more, in
-another order, and looked at as `verify --rows` looks at rows; the loader itself is not touched.
-
-After: the full measurement of the trained model, and its report. A private training's witnesses
-need not show, so its record must: rows that were all counted before the first step, a whole epoch,
-and a loss below its beginning's and below that of token frequencies.
+Before it, the rows of the first epoch are collated once more, in another order, and looked at as
+`verify --rows` looks at rows; the loader itself is not touched. A private training's witnesses need
+not show, so its record must: rows that were all counted before the first step, a whole epoch, and a
+loss below its beginning's and below that of token frequencies.
 """
 
 import copy
@@ -92,9 +89,19 @@ def training_record(
     """What a training that ended says of itself, or what it lacks to say it, in words."""
     args, state = trainer.args, trainer.state
     before, after = (_evaluated(state.log_history, n) for n in (0, step_of_weights(trainer)))
-    epoch = _epoch_of_weights(state, step_of_weights(trainer))
-    if epoch < 1:
-        return _unfinished(state, epoch)
+    epochs = float(state.epoch or 0.0)
+    epoch = epochs * step_of_weights(trainer) / max(1, int(state.global_step))
+    early = state.global_step < state.max_steps
+    if epoch < 1:  # not every canary was read, whatever its loss
+        return Validation(
+            validation_bits=None,
+            initial_validation_bits=None,
+            best_epoch=epoch,
+            epochs=epochs,
+            stopped="early" if early else "steps",
+            improved=False,
+            foreign=True,
+        )
     if resumed:
         return "it went on from a checkpoint, and what came before is not known"
     if rows is None or not rows.whole or rows.lacking:
@@ -107,7 +114,6 @@ def training_record(
     if unigram_bits is None or args.label_smoothing_factor or trainer.compute_loss_func:
         return "its evaluation's loss could not be compared with that of token frequencies"
     bits, initial = (row["eval_loss"] / math.log(2) for row in (after, before))
-    early = state.global_step < state.max_steps
     return Validation(
         validation_bits=bits,
         initial_validation_bits=initial,
@@ -117,24 +123,6 @@ def training_record(
         improved=bits < initial - LEAST_GAIN,
         unigram_bits=unigram_bits,
         delivered=sum(each.planned for each in rows.classes),
-        foreign=True,
-    )
-
-
-def _epoch_of_weights(state: Any, step: int) -> float:
-    epochs = float(state.epoch or 0.0)
-    return epochs * step / max(1, int(state.global_step))
-
-
-def _unfinished(state: Any, epoch: float) -> Validation:
-    """Of less than an epoch: not every canary was read, whatever its loss."""
-    return Validation(
-        validation_bits=None,
-        initial_validation_bits=None,
-        best_epoch=epoch,
-        epochs=float(state.epoch or 0.0),
-        stopped="early" if state.global_step < state.max_steps else "steps",
-        improved=False,
         foreign=True,
     )
 
@@ -219,19 +207,15 @@ def _collated(loader: Any, until: float, clock: Callable[[], float]) -> Iterator
     """Batches, and of how many rows each is, until all are read or the time is over."""
     # A copy, for it may hold random numbers of its own.
     collate = copy.deepcopy(loader.collate_fn)
-    for rows in _batches(loader):
+    data, size = loader.dataset, getattr(loader, "batch_size", None) or _BATCH
+    several = getattr(data, "__getitems__", None)
+    # All rows once: neighbours together, batches in an order that mixes them.
+    for place in permutation(ceil(len(data) / size), seed=1):
+        numbers = list(range(place * size, min((place + 1) * size, len(data))))
+        rows = [data[i] for i in numbers] if several is None else list(several(numbers))
         yield len(rows), collate(rows)
         if clock() > until:
             break
-
-
-def _batches(loader: Any) -> Iterator[list[Any]]:
-    """All rows once: neighbours together, batches in an order that mixes them."""
-    data, size = loader.dataset, getattr(loader, "batch_size", None) or _BATCH
-    several = getattr(data, "__getitems__", None)
-    for place in permutation(ceil(len(data) / size), seed=1):
-        numbers = list(range(place * size, min((place + 1) * size, len(data))))
-        yield [data[i] for i in numbers] if several is None else list(several(numbers))
 
 
 def _unigram_bits(

@@ -65,7 +65,14 @@ class DeliveredCounter:
         self, manifest: Manifest, tokenizer: Any, *, wrapping: Wrapping | None = None
     ) -> None:
         self._manifest, self._wrapping = manifest, wrapping
-        self._search = TokenSearch(tokenizer, _groups(manifest), _others(manifest))
+        groups: dict[str, dict[str, str]] = {name: {} for name in manifest.hidden_formats}
+        for entry in manifest.entries:
+            groups[entry.format][entry.id] = entry.text
+        others = {
+            name: [form.text(index) for index in manifest.references(name, _OTHERS)]
+            for name, form in manifest.hidden_formats.items()
+        }
+        self._search = TokenSearch(tokenizer, groups, others)
         self._scored: dict[str, Encoded] = {}
         if wrapping is not None:
             wrapped = encode_wrapped(tokenizer, [c.text for c in manifest.entries], wrapping)
@@ -78,22 +85,13 @@ class DeliveredCounter:
     def observe(
         self,
         input_ids: Any,
-        labels: Any = None,
+        labels: Any = None,  # -100 where no loss is; None: loss everywhere
+        # 0 where padding is; other numbers are those of a packed row's documents, as LLaMA-Factory
+        # has them. None: padding is where the tokenizer's pad token is
         attention_mask: Any = None,
-        position_ids: Any = None,
+        position_ids: Any = None,  # where they begin again at 0, another document begins
     ) -> None:
-        """Count one batch.
-
-        Args:
-            input_ids: tokens, shape (B, T), or a list of rows.
-            labels: aligned with them, -100 where no loss is; None: loss everywhere.
-            attention_mask: 0 where padding is; other numbers are those of a packed row's documents,
-                as LLaMA-Factory has them. None: padding is where the tokenizer's pad token is.
-            position_ids: where they begin again at 0, another document begins.
-
-        Raises:
-            InputError: no rows, or shapes that do not go together.
-        """
+        """Count one batch: rows of tokens, shape (B, T), and what belongs to each of them."""
         rows = _rows(input_ids)
         given = {"labels": labels, "attention_mask": attention_mask, "position_ids": position_ids}
         columns = [_aligned(name, values, rows) for name, values in given.items()]
@@ -102,21 +100,13 @@ class DeliveredCounter:
             self._count_row(ids, *of_row)
 
     def watch(self, loader: Any) -> Any:
-        """The same loader, its batches counted as they are taken.
-
-        Batches are mappings with "input_ids"; length and other attributes are the loader's own.
-        `report` then knows how often it was gone through.
-        """
+        """The same loader of mappings with "input_ids", its batches counted as they are taken."""
         watched = _Watched(loader, self._observe_batch)
         self._passes.append(watched)
         return watched
 
     def collator(self, collate: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """The same collator, its batches counted as they are made.
-
-        Raises:
-            SettingsError: when called in a worker process of a loader, whose counts would be lost.
-        """
+        """The same collator, its batches counted as they are made; not in a loader's workers."""
 
         def counting(examples: Any) -> Any:
             if in_loader_worker():
@@ -131,14 +121,7 @@ class DeliveredCounter:
         return counting
 
     def attach(self, trainer: Any) -> None:
-        """Count what a `transformers.Trainer`, or TRL's SFTTrainer, gives to its model.
-
-        Evaluation does not count. `report` then knows the epochs, also of a training that goes on
-        from a checkpoint.
-
-        Raises:
-            SettingsError: it is attached to this trainer already.
-        """
+        """Count what a `transformers.Trainer`, or TRL's SFTTrainer, gives to its model to learn."""
         if any(attached is trainer for attached in self._trainers):
             raise SettingsError(
                 "this counter is attached to this trainer already, and would count each batch "
@@ -156,15 +139,10 @@ class DeliveredCounter:
         self._passes.append(trainings)
 
     def report(self, epochs: float | None = None, *, alone: bool = False) -> DeliveryReport:
-        """What became of every repetition.
+        """What became of every repetition in these epochs; None: as trainers and loaders say.
 
-        Args:
-            epochs: how often the training went through its data; a part of an epoch may or may not
-                have brought a canary. None: what attached trainers and watched loaders say.
-            alone: leave out what other processes counted, and do not wait for them.
-
-        Raises:
-            SettingsError: `epochs` is negative or no number, or must be given.
+        A part of an epoch may or may not have brought a canary. `alone`: what other processes
+        counted is left out, and they are not waited for.
         """
         if epochs is not None and (not np.isfinite(epochs) or epochs < 0):
             raise SettingsError(f"epochs={epochs!r} must be a number of at least 0")
@@ -327,20 +305,6 @@ def _alike(scored: Encoded, ids: _Row, carried: NDArray[np.bool_], *, packed: bo
     if begin < 0 or (begin and not packed) or ids[begin:].tolist() != scored.ids:
         return False
     return bool(carried[begin + scored.scored_from :].all())
-
-
-def _groups(manifest: Manifest) -> dict[str, dict[str, str]]:
-    groups: dict[str, dict[str, str]] = {name: {} for name in manifest.hidden_formats}
-    for entry in manifest.entries:
-        groups[entry.format][entry.id] = entry.text
-    return groups
-
-
-def _others(manifest: Manifest) -> dict[str, list[str]]:
-    return {
-        name: [form.text(index) for index in manifest.references(name, _OTHERS)]
-        for name, form in manifest.hidden_formats.items()
-    }
 
 
 def _rows(values: Any) -> list[_Row]:

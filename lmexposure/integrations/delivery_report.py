@@ -1,8 +1,4 @@
-"""What became of the canaries' repetitions on their way into a model, and what that points to.
-
-A cause is read off what it leaves behind. Truncation leaves rows that end at one length. Removing
-duplicates leaves one copy of each.
-"""
+"""What became of the canaries' repetitions on their way into a model, and what that points to."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -80,29 +76,31 @@ class DeliveryReport:
                 "no batch was seen, so nothing is known of what was delivered; attach the counter "
                 "before training",
             )
-        return tuple(line for line in (self._too_early(), *self.findings) if line)
+        planned = self._planned
+        if any(delivery.fewest for delivery in planned) or not planned:
+            return self.findings
+        return (
+            f"only {self.epochs:.3g} of an epoch is known to have been seen, so that no canary is "
+            "known to be missing; report after a whole epoch, or say of a stream without a length "
+            "how many there were: report(epochs=...)",
+            *self.findings,
+        )
 
     @property
     def findings(self) -> tuple[str, ...]:
         """What was lost so far and what that points to, however much was seen."""
         return (
             *self._cut(),
-            *self._without_loss(),
-            *self._otherwise(),
+            *self._counted("without_loss", "partly_without_loss", "otherwise"),
             *self._missing(),
-            *self._extra(),
+            *self._counted("extra"),
             *self._never_inserted(),
         )
 
     @property
     def not_lost(self) -> tuple[str, ...]:
         """What of the findings is not about copies that were cut or never came."""
-        return (
-            *self._without_loss(),
-            *self._otherwise(),
-            *self._extra(),
-            *self._never_inserted(),
-        )
+        return (*self._counted(*_COUNTED), *self._never_inserted())
 
     def to_dict(self) -> dict[str, Any]:
         """Plain Python values, with the warnings."""
@@ -118,15 +116,6 @@ class DeliveryReport:
     @property
     def _planned(self) -> list[Delivery]:
         return [delivery for delivery in self.canaries if delivery.repetitions]
-
-    def _too_early(self) -> str:
-        if any(delivery.fewest for delivery in self._planned) or not self._planned:
-            return ""
-        return (
-            f"only {self.epochs:.3g} of an epoch is known to have been seen, so that no canary is "
-            "known to be missing; report after a whole epoch, or say of a stream without a length "
-            "how many there were: report(epochs=...)"
-        )
 
     def _cut(self) -> Iterator[str]:
         cut = [delivery for delivery in self.canaries if delivery.cut]
@@ -152,34 +141,13 @@ class DeliveryReport:
                 "packing that cuts; raise max_length, or shorten what comes after"
             )
 
-    def _without_loss(self) -> Iterator[str]:
-        masked = [delivery for delivery in self.canaries if delivery.without_loss]
-        if masked:
-            count = sum(delivery.without_loss for delivery in masked)
-            yield (
-                f"{count} occurrences carry no loss ({_named(masked)}): completion-only or "
-                "assistant-only loss with the canary in the prompt; nothing of them is learned: "
-                "put canaries into the assistant turn, or train on all tokens"
-            )
-        partly = [delivery for delivery in self.canaries if delivery.partly_without_loss]
-        if partly:
-            count = sum(delivery.partly_without_loss for delivery in partly)
-            yield (
-                f"{count} occurrences carry loss on a part of the secret only ({_named(partly)}); "
-                "check the mask, and score with the same one"
-            )
-
-    def _otherwise(self) -> Iterator[str]:
-        otherwise = [delivery for delivery in self.canaries if delivery.otherwise]
-        if otherwise:
-            count = sum(delivery.otherwise for delivery in otherwise)
-            yield (
-                f"{count} occurrences are behind other tokens than they will be scored behind "
-                f"({_named(otherwise)}): in plain text another separator of documents, a start "
-                "token or packing without borders, in chats another template, system prompt, tools "
-                "or turn; scored so, they would look less known than they are: give the wrapping "
-                "of the training"
-            )
+    def _counted(self, *kinds: str) -> Iterator[str]:
+        for kind in kinds:
+            among = self._planned if kind == "extra" else self.canaries
+            found = [delivery for delivery in among if getattr(delivery, kind)]
+            if found:
+                count = sum(getattr(delivery, kind) for delivery in found)
+                yield _COUNTED[kind].format(count=count, which=_named(found))
 
     def _missing(self) -> Iterator[str]:
         missing = [delivery for delivery in self._planned if delivery.missing]
@@ -206,15 +174,6 @@ class DeliveryReport:
                 "them, or by a loader that drops its last batch"
             )
 
-    def _extra(self) -> Iterator[str]:
-        extra = [delivery for delivery in self._planned if delivery.extra]
-        if extra:
-            count = sum(delivery.extra for delivery in extra)
-            yield (
-                f"{count} occurrences too many ({_named(extra)}): a loader that repeats rows to "
-                "fill its last batch, or more epochs than were said"
-            )
-
     def _never_inserted(self) -> Iterator[str]:
         found = [
             delivery for delivery in self.canaries if not delivery.repetitions and delivery.whole
@@ -225,6 +184,29 @@ class DeliveryReport:
                 f"({_named(found)}), although they were never inserted; train on the data that the "
                 "manifest belongs to"
             )
+
+
+_COUNTED = {
+    "without_loss": (
+        "{count} occurrences carry no loss ({which}): completion-only or assistant-only loss with "
+        "the canary in the prompt; nothing of them is learned: put canaries into the assistant "
+        "turn, or train on all tokens"
+    ),
+    "partly_without_loss": (
+        "{count} occurrences carry loss on a part of the secret only ({which}); check the mask, "
+        "and score with the same one"
+    ),
+    "otherwise": (
+        "{count} occurrences are behind other tokens than they will be scored behind ({which}): in "
+        "plain text another separator of documents, a start token or packing without borders, in "
+        "chats another template, system prompt, tools or turn; scored so, they would look less "
+        "known than they are: give the wrapping of the training"
+    ),
+    "extra": (
+        "{count} occurrences too many ({which}): a loader that repeats rows to fill its last "
+        "batch, or more epochs than were said"
+    ),
+}
 
 
 def _named(found: Iterable[Delivery]) -> str:
@@ -246,7 +228,11 @@ def lost_copies(
         lacking = [each for each in classes if getattr(each, lost)]
         if lacking:
             copies = sum(getattr(each, lost) for each in lacking)
-            yield f"{_in_classes(lacking)}: {cause.format(copies=f'{copies:,}')}"
+            by_format: dict[str, list[str]] = {}
+            for each in lacking:
+                by_format.setdefault(each.format, []).append(f"{each.repetitions}×")
+            named = ", ".join(f"{name} {' and '.join(times)}" for name, times in by_format.items())
+            yield f"{named}: {cause.format(copies=f'{copies:,}')}"
 
 
 def _cut(deliveries: Sequence[Delivery], cut_at: Counter[int]) -> str:
@@ -272,10 +258,3 @@ def _missing(deliveries: Sequence[Delivery]) -> str:
         "front of the canary, held out, sampled or sharded; read the trainer's log, or "
         f"{_RAISE}"
     )
-
-
-def _in_classes(lacking: Sequence[RowsClass]) -> str:
-    by_format: dict[str, list[str]] = {}
-    for each in lacking:
-        by_format.setdefault(each.format, []).append(f"{each.repetitions}×")
-    return ", ".join(f"{name} {' and '.join(times)}" for name, times in by_format.items())

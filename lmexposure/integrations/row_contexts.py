@@ -8,6 +8,7 @@ tokens.
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -66,18 +67,9 @@ class RowsCounter(DeliveredCounter):
 
     def row(self, row: Mapping[str, Any]) -> None:
         """Count a row of tokens, with what belongs to each of them."""
-        self.observe(**{name: [values] for name, values in _aligned(row, self.rows + 1).items()})
-
-    def observe(
-        self,
-        input_ids: Any,
-        labels: Any = None,
-        attention_mask: Any = None,
-        position_ids: Any = None,
-    ) -> None:
-        """Count one batch, as `DeliveredCounter.observe` does."""
-        self._labels |= labels is not None
-        super().observe(input_ids, labels, attention_mask, position_ids)
+        columns = _aligned(row, self.rows + 1)
+        self._labels |= "labels" in columns
+        self.observe(**{name: [values] for name, values in columns.items()})
 
     @property
     def empty(self) -> bool:
@@ -92,19 +84,35 @@ class RowsCounter(DeliveredCounter):
         for delivery in report.canaries:
             by_class.setdefault((delivery.format, delivery.repetitions), []).append(delivery)
         texts = {entry.id: entry.text for entry in self._manifest.entries}
-        seen = Counter[str]()
-        for each, times in self._seen.items():
-            seen[each.id] += times
+        seen: Counter[str] = _votes(self._seen, lambda each: each.id)
         common = _Common.of(self._seen, self._manifest, self._tokenizer)
         agree = common.agreeing(texts, self._tokenizer) if common else Counter[str]()
         classes = tuple(_classes(by_class, unknown, seen, agree if common else seen))
         context = common.context if common else Context(start=None)
-        unknown_context = () if common or not seen else (_unknown_context(seen.total()),)
+        others, found = sum(each.otherwise for each in classes), seen.total()
+        planned, notes = self._manifest.wrapping, []
+        if self.rows and not self._labels and planned is not None and planned.loss != "all":
+            notes.append(
+                f"the rows have no labels, so that loss is taken to be on all tokens, where the "
+                f"insertion was told loss={planned.loss!r}; give the rows with the labels that the "
+                "training has"
+            )
+        if found and not common:
+            notes.append(
+                f"the rows of {count(found, 'occurrence')} have no single context, or none in "
+                "which encoding a canary gives their tokens; say what is left of each when you "
+                "measure"
+            )
+        if others:
+            notes.append(
+                f"{others} of {found} occurrences are in other rows than most; canaries are scored "
+                "in the row of most, where those are less known than they could be"
+            )
         return RowsRecord(
             manifest_sha256=self._manifest.sha256,
             tokenizer_sha256=tokenizer_sha256(self._tokenizer),
             rows=self.rows,
-            found=seen.total(),
+            found=found,
             agreeing=agree.total(),
             start=context.start,
             before=context.before,
@@ -116,9 +124,7 @@ class RowsCounter(DeliveredCounter):
             warnings=(
                 *lost_copies(classes, report.canaries, self._cut_at),
                 *report.not_lost,
-                *self._without_labels(),
-                *unknown_context,
-                *_others(classes, seen.total()),
+                *notes,
             ),
             whole=whole,
         )
@@ -167,15 +173,6 @@ class RowsCounter(DeliveredCounter):
         self._cut_at[len(ids)] += sum(hit.kind == "head" for hit in hits)
         return hits
 
-    def _without_labels(self) -> Iterator[str]:
-        planned = self._manifest.wrapping
-        if self.rows and not self._labels and planned is not None and planned.loss != "all":
-            yield (
-                f"the rows have no labels, so that loss is taken to be on all tokens, where the "
-                f"insertion was told loss={planned.loss!r}; give the rows with the labels that the "
-                "training has"
-            )
-
     def _count_whole(self, hit: Hit, ids: Any, carried: NDArray[np.bool_]) -> None:
         super()._count_whole(hit, ids, carried)
         secret = carried[max(hit.secret, 1) : hit.end]
@@ -195,11 +192,7 @@ class RowsCounter(DeliveredCounter):
 
 
 def delivered_rows(
-    rows: Any,
-    manifest: Manifest,
-    tokenizer: Any,
-    *,
-    progress: Callable[[int], None] | None = None,
+    rows: Any, manifest: Manifest, tokenizer: Any, *, progress: Callable[[int], None] | None = None
 ) -> RowsRecord:
     """How the rows of a training deliver the canaries, and in which context."""
     counter = RowsCounter(manifest, tokenizer)
@@ -213,19 +206,16 @@ def delivered_rows(
                 progress(counter.rows)
     if not counter.rows:
         raise CorpusError("there is no row of tokens; give the rows that the training reads")
-    if counter.empty:
-        _refuse_other_tokenizer(first, tokenizer)
-    return counter.record()
-
-
-def _refuse_other_tokenizer(rows: Sequence[Any], tokenizer: Any) -> None:
-    """Rows without a canary, whose text gives other tokens, were made with another tokenizer."""
-    strange = sum(not _is_of(tokenizer, [int(i) for i in row]) for row in rows)
-    if strange > _HALF * len(rows):
+    strange = 0
+    if counter.empty:  # else they are of this one
+        strange = sum(not _is_of(tokenizer, [int(i) for i in row]) for row in first)
+    if strange > _HALF * len(first):
         raise CorpusError(
-            f"the rows hold no canary, and encoding the text of {strange} of the first {len(rows)} "
-            "again gives other tokens: they were made with another tokenizer; give that one"
+            f"the rows hold no canary, and encoding the text of {strange} of the first "
+            f"{len(first)} again gives other tokens: they were made with another tokenizer; give "
+            "that one"
         )
+    return counter.record()
 
 
 def _is_of(tokenizer: Any, ids: list[int]) -> bool:
@@ -254,22 +244,18 @@ def each_row(rows: Any) -> Iterator[Mapping[str, Any]]:
         elif np.ndim(_first(item["input_ids"])) == 0:
             yield item
         else:
-            yield from _of_batch(item)
+            columns = {name: item[name] for name in (*_COLUMNS, *_MASKS, _LENGTHS) if name in item}
+            for i in range(len(item["input_ids"])):
+                # A mask of other shape says which token sees which; positions, where in an image.
+                yield {
+                    name: values[min(i, len(values) - 1)]
+                    for name, values in columns.items()
+                    if values is not None and (name == "labels" or getattr(values, "ndim", 2) == 2)
+                }
 
 
 def _first(values: Any) -> Any:
     return next(iter(values), 0) if values is not None else 0
-
-
-def _of_batch(batch: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    columns = {name: batch[name] for name in (*_COLUMNS, *_MASKS, _LENGTHS) if name in batch}
-    for i in range(len(batch["input_ids"])):
-        # A mask of other shape says which token sees which; positions, where in an image.
-        yield {
-            name: values[min(i, len(values) - 1)]
-            for name, values in columns.items()
-            if values is not None and (name == "labels" or getattr(values, "ndim", 2) == 2)
-        }
 
 
 def _aligned(row: Mapping[str, Any], number: int) -> dict[str, Any]:
@@ -334,14 +320,20 @@ def _loss(carried: NDArray[np.bool_], special: NDArray[np.bool_]) -> _Loss:
 
 def _agreed_loss(seen: Mapping[_Seen, int], manifest: Manifest) -> _Loss:
     """What most rows show; a chat of a single answer looks like a completion."""
-    votes: Counter[_Loss] = Counter()
-    for each, times in seen.items():
-        votes[each.loss] += times
+    votes: Counter[_Loss] = _votes(seen, lambda each: each.loss)
     planned: _Loss = manifest.wrapping.loss if manifest.wrapping else "all"
     if not votes:
         return planned
     found = votes.most_common(1)[0][0]
     return planned if "all" not in (found, planned) else found
+
+
+def _votes(seen: Mapping[_Seen, int], what: Callable[[_Seen], Any]) -> Counter[Any]:
+    """How many occurrences have each value of this."""
+    votes: Counter[Any] = Counter()
+    for each, times in seen.items():
+        votes[what(each)] += times
+    return votes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -398,9 +390,7 @@ def _shared_left(seen: Mapping[_Seen, int], ends: set[int] | None) -> tuple[tupl
     left: list[int] = []
     among = dict(seen)
     while True:
-        votes: Counter[int] = Counter()
-        for each, times in among.items():
-            votes[_in_front(each, len(left))] += times
+        votes: Counter[int] = _votes(among, partial(_in_front, place=len(left)))
         token, times = votes.most_common(1)[0]
         in_chat = ends is not None and not (left and left[0] in ends)
         if times < (_HALF if not left or in_chat else _NEARLY_ALL) * votes.total():
@@ -422,17 +412,12 @@ def _is_behind(seen: _Seen, left: tuple[int, ...], begun: bool) -> bool:
 
 
 def _candidates(
-    tokenizer: Any,
-    left: tuple[int, ...],
-    like: Mapping[_Seen, int],
-    texts: Mapping[str, str],
+    tokenizer: Any, left: tuple[int, ...], like: Mapping[_Seen, int], texts: Mapping[str, str]
 ) -> Iterator[Context]:
     """Contexts that may give these rows: which tokens stay tokens, and which become text."""
     added = {*tokenizer.all_special_ids, *tokenizer.added_tokens_decoder}
     example = max(like, key=lambda each: like[each])
-    unscored = Counter[int]()
-    for each, times in like.items():
-        unscored[each.unscored] += times
+    unscored: Counter[int] = _votes(like, lambda each: each.unscored)
     last = max((i + 1 for i, token in enumerate(left) if token in added), default=0)
     begin = next((i for i, token in enumerate(left) if token not in added), len(left))
     for cut in dict.fromkeys((last, begin, 0, len(left))):
@@ -503,20 +488,4 @@ def _classes(
             missing=missing - cut,
             without_loss=sum(each.whole - each.learnable for each in some),
             otherwise=sum(whole.get(each.id, 0) - agree.get(each.id, 0) for each in some),
-        )
-
-
-def _unknown_context(found: int) -> str:
-    return (
-        f"the rows of {count(found, 'occurrence')} have no single context, or none in which "
-        "encoding a canary gives their tokens; say what is left of each when you measure"
-    )
-
-
-def _others(classes: Sequence[RowsClass], found: int) -> Iterator[str]:
-    others = sum(each.otherwise for each in classes)
-    if others:
-        yield (
-            f"{others} of {found} occurrences are in other rows than most; canaries are scored in "
-            "the row of most, where those are less known than they could be"
         )

@@ -141,7 +141,13 @@ class TokenSearch:
         ]
 
     def _group(self, name: str, texts: Mapping[str, str], others: Sequence[str]) -> _Group:
-        self._check(name, next(iter(texts.values())))
+        text = next(iter(texts.values()))
+        encode_in_context(self._tokenizer, [text], context=None)  # refuses what it does not know
+        if self._joined(f"{text} {text}").count(self._written(text)) < 2:
+            raise ModelError(
+                f"the tokenizer writes a canary of format {name!r} otherwise in another place, so "
+                "that it cannot be counted in batches; count it in the corpus: lmexposure verify"
+            )
         whole = {self._written(text): canary for canary, text in texts.items()}
         if len(whole) < len(texts):
             raise ModelError(
@@ -151,14 +157,6 @@ class TokenSearch:
         fills = [*whole, *map(self._written, others)]
         suffix = _common_beginning([fill[::-1] for fill in fills])
         return _Group(name=name, whole=whole, prefix=_common_beginning(fills), suffix=len(suffix))
-
-    def _check(self, name: str, text: str) -> None:
-        encode_in_context(self._tokenizer, [text], context=None)
-        if self._joined(f"{text} {text}").count(self._written(text)) < 2:
-            raise ModelError(
-                f"the tokenizer writes a canary of format {name!r} otherwise in another place, so "
-                "that it cannot be counted in batches; count it in the corpus: lmexposure verify"
-            )
 
     def _written(self, text: str) -> str:
         """A text's pieces; a space that the tokenizer puts before it does not belong to it."""

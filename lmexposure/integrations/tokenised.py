@@ -37,11 +37,7 @@ def verify(
 
 @overload
 def verify(
-    corpus: Any,
-    manifest: Manifest | str | Path,
-    *,
-    tokenizer: Any,
-    rows: Literal[True],
+    corpus: Any, manifest: Manifest | str | Path, *, tokenizer: Any, rows: Literal[True]
 ) -> "RowsRecord": ...
 
 
@@ -173,20 +169,16 @@ def _with_tokens(dataset: Any, path: Path) -> Any:
             f"no column {_COLUMN!r}; {path} has {', '.join(dataset.column_names)}: tokenise it "
             "first"
         )
+    from pyarrow import types
+
     kind = dataset.features.arrow_schema.field(_COLUMN).type
-    if not _are_tokens(kind):
+    is_list = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
+    if not (is_list and types.is_integer(kind.value_type)):
         raise CorpusError(
             f"column {_COLUMN!r} of {path} is of type {kind}, and tokens are lists of whole "
             "numbers; tokenise it first"
         )
     return dataset.with_format(None)
-
-
-def _are_tokens(kind: Any) -> bool:
-    from pyarrow import types
-
-    lists = (types.is_list, types.is_large_list, types.is_fixed_size_list)
-    return any(is_one(kind) for is_one in lists) and bool(types.is_integer(kind.value_type))
 
 
 def count_tokenised(

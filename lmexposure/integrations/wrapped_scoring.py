@@ -1,9 +1,7 @@
 """Canaries scored in the wrapping that they were trained in, once or while a model trains.
 
 A model that met a canary inside a chat template has memorised it there. So canary and references
-are scored in that very wrapping, and over no token that carried no loss. Each scoring of a training
-is a row of exposure.jsonl, with the names of metrics.jsonl, so that a report draws it next to the
-loss.
+are scored in that very wrapping, and over no token that carried no loss.
 """
 
 import json
@@ -66,7 +64,12 @@ def encode_wrapped(
     if wrapping.turn != "plain" or wrapping.context == "":
         context = row_context(tokenizer, wrapping, texts)
     wrapped = encode_in_context(tokenizer, texts, context=context, max_length=max_length)
-    _check_apart(texts, wrapped)
+    # Where two texts are written alike, no rank could tell them apart.
+    if len({tuple(text.ids) for text in wrapped}) < len(set(texts)):
+        raise ModelError(
+            "the tokenizer gives two different fills the same tokens; use a format whose "
+            "characters it keeps"
+        )
     return wrapped
 
 
@@ -77,15 +80,6 @@ def check_place(manifest: Manifest, wrapping: Wrapping) -> None:
             f"the canaries of this manifest were inserted as {manifest.corpus.text_field}, and "
             f"this wrapping scores them as {wrapping.place}, where they would look unknown; give "
             "the wrapping of insert(...)"
-        )
-
-
-def _check_apart(texts: Sequence[str], wrapped: Sequence[Encoded]) -> None:
-    """A tokenizer that rewrites texts may write two alike, and no rank could tell them apart."""
-    if len({tuple(text.ids) for text in wrapped}) < len(set(texts)):
-        raise ModelError(
-            "the tokenizer gives two different fills the same tokens; use a format whose "
-            "characters it keeps"
         )
 
 
@@ -216,25 +210,21 @@ class Watched:
         for (name, canary), value in zip(self.owners, bits, strict=True):
             alike = null.setdefault(name, []) if canary is None else of_class[name, canary.inserted]
             alike.append(value)
-        return [
-            _class_exposure(name, repetitions, values, null[name])
-            for (name, repetitions), values in of_class.items()
-        ]
-
-
-def _class_exposure(
-    name: str, repetitions: int, values: Sequence[float], null: Sequence[float]
-) -> ClassExposure:
-    exposure = sampled_exposure(values, null)
-    return ClassExposure(
-        format=name,
-        repetitions=repetitions,
-        median=float(np.median(exposure.value)),
-        largest=float(exposure.value.max()),
-        capped=int(exposure.capped.sum()),
-        canaries=len(values),
-        references=exposure.references,
-    )
+        found = []
+        for (name, repetitions), values in of_class.items():
+            exposure = sampled_exposure(values, null[name])
+            found.append(
+                ClassExposure(
+                    format=name,
+                    repetitions=repetitions,
+                    median=float(np.median(exposure.value)),
+                    largest=float(exposure.value.max()),
+                    capped=int(exposure.capped.sum()),
+                    canaries=len(values),
+                    references=exposure.references,
+                )
+            )
+        return found
 
 
 def watch(
@@ -269,11 +259,7 @@ def watch(
 
 
 def _encoded(
-    texts: list[str],
-    tokenizer: Any,
-    window: int | None,
-    name: str,
-    wrapping: Wrapping | Context,
+    texts: list[str], tokenizer: Any, window: int | None, name: str, wrapping: Wrapping | Context
 ) -> list[Encoded]:
     """In their wrapping or row, scored from the same token on, each with tokens of its own."""
     try:
@@ -329,7 +315,7 @@ class Observation:
         }
 
     def row(self, step: int, losses: Mapping[str, float | None]) -> dict[str, Any]:
-        """A line of exposure.jsonl: a step of the optimizer, with its `losses_at`."""
+        """A line of exposure.jsonl, with its `losses_at` by the names that metrics.jsonl has."""
         exposures = {exposure.name: exposure.median for exposure in self.classes}
         return {"step": step, **losses, "exposure": exposures, **asdict(self)}
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lmexposure._files import sha256_bytes
-from lmexposure.canaries import Wrapping, WrappingRecord
+from lmexposure.canaries import Wrapping
 from lmexposure.errors import CorpusError, InputError, ModelError
 from lmexposure.models.answers import answer_spans, probe_beside, shared
 from lmexposure.models.encoding import Context, Row, encode_rows
@@ -86,14 +86,14 @@ def row_context(tokenizer: Any, wrapping: Wrapping, texts: Sequence[str]) -> Con
     return replace(context, unscored=_without_loss(tokenizer, wrapping, texts, context))
 
 
-def template_record(tokenizer: Any, wrapping: Wrapping) -> WrappingRecord:
+def template_record(tokenizer: Any, wrapping: Wrapping) -> Wrapping:
     """What a manifest says of a wrapping and of the tokenizer of the training."""
     template = None
     if wrapping.rendering == "chat":
         check_template(tokenizer, wrapping)
         template = template_sha256(tokenizer, wrapping)
     special = tuple(map(str, tokenizer.all_special_tokens))
-    return WrappingRecord.of(wrapping, template_sha256=template, special_tokens=special)
+    return replace(wrapping, template_sha256=template, special_tokens=special)
 
 
 def template_sha256(tokenizer: Any, wrapping: Wrapping) -> str:

@@ -74,6 +74,7 @@ def published(record: Any) -> Any:
     known = {cls.__name__: cls for ground in (Record, Found) for cls in _below(ground)}
     for definition in (schema, *schema.get("$defs", {}).values()):
         cls = known[definition["title"]]
+        definition["description"] = definition["description"].partition("\n\n")[0]
         said = dict(_ENVELOPE)
         for base in reversed(cls.__mro__):
             if base.__module__.startswith("lmexposure."):

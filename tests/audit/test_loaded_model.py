@@ -95,7 +95,7 @@ def test_its_scores_are_in_memory_as_files_have_them(tmp_path: Path) -> None:
 
 
 def test_an_insertion_that_was_not_verified_is_said() -> None:
-    corpus = MANIFEST.corpus.model_copy(update={"verified": False})
+    corpus = replace(MANIFEST.corpus, verified=False)
     result = measure(
         gpt2(), replace(MANIFEST, corpus=corpus), tokenizer=TOKENIZER, settings=SETTINGS
     )

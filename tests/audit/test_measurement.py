@@ -350,7 +350,7 @@ def test_fills_that_merge_with_the_context_are_scored_like_the_others() -> None:
     inserted = insert(
         ["a"] * 50, Plan(formats=(form,), canaries=4, repetitions=(1,), controls=0, seed=0)
     )[1]
-    lines = inserted.corpus.model_copy(update={"separator": "\n"})
+    lines = replace(inserted.corpus, separator="\n")
     manifest = replace(inserted, corpus=lines)
     scores = score_format(task_of(loaded, manifest, MeasureSettings()), "f")
     assert set(scores.tokens.tolist()) == {3, 4}  # "\\n2" "8" "!", or "\\n" "7" "8" "!"

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from corpora import sentences
 
-from lmexposure.canaries import Format, Manifest, Plan, Wrapping, WrappingRecord
+from lmexposure.canaries import Format, Manifest, Plan, Wrapping
 from lmexposure.integrations import insert
 from lmexposure.models import template_record
 
@@ -30,11 +30,10 @@ def wrapped_manifest(
         changes: of the wrapping's record.
     """
     manifest = plain_manifest(*formats)
-    record = (
-        WrappingRecord.of(wrapping) if tokenizer is None else template_record(tokenizer, wrapping)
-    ).model_copy(update=changes)
-    values = {"wrapping": record, "text_field": wrapping.place}
-    return replace(manifest, corpus=manifest.corpus.model_copy(update=values))
+    record = wrapping if tokenizer is None else template_record(tokenizer, wrapping)
+    record = replace(record, context="", chat_template=None, **changes)
+    corpus = replace(manifest.corpus, wrapping=record, text_field=wrapping.place)
+    return replace(manifest, corpus=corpus)
 
 
 def naive_bits(model: Any, tokenizer: Any, wrapping: Wrapping, text: str) -> float:

@@ -19,12 +19,11 @@ from lmexposure.canaries import (
     Manifest,
     Plan,
     Reading,
-    WrappingChoice,
-    WrappingRecord,
     insert_files,
     insert_through,
     preview_insertion,
     read_records,
+    wrapping_among,
 )
 from lmexposure.errors import CorpusError, ResultError
 
@@ -88,7 +87,7 @@ def test_there_and_back(tmp_path: Path, name: str, suffix: str) -> None:
     manifest = insert_files(source, out, PLAN, wrapping=wrapping, fields={"source": "own"})
     assert manifest.wrapping == wrapping
     assert manifest.corpus.text_field == wrapping.place
-    assert manifest.corpus.wrapping == WrappingRecord.of(wrapping)
+    assert manifest.corpus.wrapping == wrapping
     copy = out / "corpus" / source.name
     found = list(read_records(copy))
     assert [row for row in found if row["source"] == "web"] == rows
@@ -115,7 +114,7 @@ def test_a_wrapping_is_previewed_and_another_one_refused(tmp_path: Path) -> None
     would = preview_insertion([source], PLAN, layout=layout)
     insert_files(source, out, PLAN, wrapping=ANSWER)
     assert would.bytes_added == (out / "corpus" / "a.jsonl").stat().st_size - source.stat().st_size
-    known = WrappingRecord.of(ANSWER, template_sha256="ab" * 32, special_tokens=["<s>"])
+    known = replace(ANSWER, template_sha256="ab" * 32, special_tokens=("<s>",))
     for other in (replace(ANSWER, other="Go on."), known):
         with pytest.raises(ResultError, match="holds a manifest of another wrapping; choose anoth"):
             insert_files(source, out, PLAN, wrapping=other)
@@ -200,7 +199,7 @@ PUBLISHED: Mapping[str, tuple[dict[str, Any], dict[str, str]]] = {
 def test_rows_as_published_data_sets_have_them(tmp_path: Path, name: str) -> None:
     row, said = PUBLISHED[name]
     rows = [{**row, "number": n} for n in range(12)]
-    wrapping = WrappingChoice(**said).wrapping(rows)
+    wrapping = wrapping_among(rows, **said)
     assert wrapping is not None
     data, manifest = insert(Dataset.from_list(rows), PLAN, wrapping=wrapping)
     wanted = list(data)

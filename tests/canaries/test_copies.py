@@ -1,4 +1,4 @@
-"""Files in, the same files with canaries out, once."""
+"""Files in, the same files with canaries out, once; and what that would do."""
 
 import gzip
 import json
@@ -26,13 +26,15 @@ from lmexposure.canaries import (
     copies,
     corpus_files,
     insert_files,
+    layout_named,
+    preview_insertion,
     read_records,
     read_sidecars,
 )
 from lmexposure.canaries import insertion as engine
-from lmexposure.canaries.copies import sidecar_path
 from lmexposure.canaries.insertion import Merge, draw
 from lmexposure.canaries.removal import remove_from_files
+from lmexposure.canaries.sidecars import sidecar_path
 from lmexposure.errors import CorpusError, FileError, ResultError
 
 PIN = Format(name="pin", template="My PIN is {digits:4}")
@@ -147,19 +149,15 @@ def parts(here: Path, count: int) -> list[Path]:
     return corpus_files([here / "*.txt"])
 
 
-def test_a_damaged_sidecar(tmp_path: Path) -> None:
-    sidecar_path(tmp_path / "a").parent.mkdir()
-    for text in ("{", "{}", '{"schema": "lmexposure.shards/2"}'):
-        sidecar_path(tmp_path / "a").write_text(text)
-        with pytest.raises(CorpusError, match="is not what insertion wrote"):
-            Sidecar.read(tmp_path / "a")
+OTHER_SCHEMA = '{"schema": "lmexposure.shards/2"}'
 
 
 @pytest.mark.timeout(20)
-@pytest.mark.parametrize("made", [os.mkfifo, os.mkdir])
-def test_what_is_no_file_is_no_sidecar(tmp_path: Path, made: Callable[[Path], None]) -> None:
-    sidecar_path(tmp_path / "a").parent.mkdir()
-    made(sidecar_path(tmp_path / "a"))
+@pytest.mark.parametrize("made", [os.mkfifo, os.mkdir, "{", "{}", OTHER_SCHEMA])
+def test_what_is_no_sidecar(tmp_path: Path, made: str | Callable[[Path], None]) -> None:
+    note = sidecar_path(tmp_path / "a")
+    note.parent.mkdir()
+    note.write_text(made) if isinstance(made, str) else made(note)
     with pytest.raises(CorpusError, match="is not what insertion wrote"):
         Sidecar.read(tmp_path / "a")
 
@@ -400,28 +398,10 @@ def test_other_constants_are_not_taken_for_done(tmp_path: Path, name: str, gone:
 
 
 @pytest.mark.parametrize("gone", [False, True])
-def test_copies_that_were_exchanged_with_their_sidecars(tmp_path: Path, gone: bool) -> None:
-    sources, out = parts(tmp_path / "in", 3), tmp_path / "out"
-    manifest = insert_files(sources, out, PLAN)
-    files = [path for path in (out / "corpus").rglob("*") if path.is_file()]
-    made = {path.name: path.read_bytes() for path in files}
-    copies = [out / "corpus" / f"{n}.txt" for n in (0, 1)]
-    for one, other in (copies, map(sidecar_path, copies)):
-        one.write_bytes(made[other.name])
-        other.write_bytes(made[one.name])
-    if gone:
-        shutil.rmtree(tmp_path / "in")
-        with pytest.raises(CorpusError, match="cannot read the corpus"):
-            insert_files(sources, out, PLAN)
-        return
-    assert insert_files(sources, out, PLAN) == manifest
-    assert {path.name: path.read_bytes() for path in files} == made
-
-
-@pytest.mark.parametrize("gone", [False, True])
 @pytest.mark.parametrize(
     "false",
     [
+        None,  # two copies were exchanged with their sidecars
         {"first_document": 1},
         {"documents": 17},
         {"occurrences": []},
@@ -431,21 +411,26 @@ def test_copies_that_were_exchanged_with_their_sidecars(tmp_path: Path, gone: bo
         {"name": "b"},
     ],
 )
-def test_a_sidecar_that_does_not_say_the_truth(
-    tmp_path: Path, false: dict[str, Any], gone: bool
+def test_sidecars_that_do_not_say_the_truth(
+    tmp_path: Path, false: dict[str, Any] | None, gone: bool
 ) -> None:
     sources, out = parts(tmp_path / "in", 3), tmp_path / "out"
     manifest = insert_files(sources, out, PLAN)
-    note = sidecar_path(out / "corpus" / "0.txt")
-    told = note.read_bytes()
-    note.write_text(json.dumps({**json.loads(told), **false}))
+    made = {p: p.read_bytes() for p in (out / "corpus").rglob("*") if p.is_file()}
+    copies = [out / "corpus" / f"{n}.txt" for n in (0, 1)]
+    notes = [sidecar_path(copy) for copy in copies]
+    if false is not None:
+        notes[0].write_text(json.dumps({**json.loads(made[notes[0]]), **false}))
+    for one, other in (copies, notes) if false is None else ():
+        one.write_bytes(made[other])
+        other.write_bytes(made[one])
     if gone:
         shutil.rmtree(tmp_path / "in")
         with pytest.raises(CorpusError, match="cannot read the corpus"):
             insert_files(sources, out, PLAN)
         return
     assert insert_files(sources, out, PLAN) == manifest
-    assert note.read_bytes() == told
+    assert {path: path.read_bytes() for path in made} == made
 
 
 @pytest.mark.parametrize("alone", [False, True])
@@ -485,11 +470,7 @@ REFUSED: list[tuple[Any, dict[str, Any], str]] = [
     ("blank.txt", {}, "holds only blank lines"),
     ("blank.txt", {"layout": "paragraphs"}, "holds only blank lines"),
     ("blank.txt", {"layout": "jsonl"}, "holds only blank lines"),
-    (
-        "other_field.jsonl",
-        {"verify": False},
-        r"other_field.jsonl: line \d: field 'text' is mi",
-    ),
+    ("other_field.jsonl", {"verify": False}, r"other_field.jsonl: line \d: field 'text' is mi"),
     ("no_string.jsonl", {}, "no_string.jsonl: line 2: field 'text' is not a string"),
     ("packed.txt", {}, "is packed by gzip; unpack it first, with gzip -dc, or"),
     ("many", {}, r"many is a directory; .*, such as 'many/\*.json"),
@@ -655,3 +636,51 @@ def test_a_copy_that_a_person_changed_is_kept(
         assert (kept.name, kept.read_bytes()) == (copy.name, made + b"precious")
         assert f"it is kept in {kept.parent}" in caplog.text
         assert copy.read_bytes() == made
+
+
+LAYOUT = layout_named("lines")
+TOSSED = replace(PLAN, inclusion_probability=0.5, inclusion_seed=7)
+
+
+@pytest.mark.parametrize("plan", [PLAN, TOSSED], ids=["all", "coins"])
+def test_a_preview_writes_nothing_and_is_exact(tmp_path: Path, plan: Plan) -> None:
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_bytes(b"a\r\nMy PIN is 1234\nb")
+    found = preview_insertion([corpus], plan, layout=LAYOUT, existing="set_aside")
+    assert os.listdir(tmp_path) == ["corpus.txt"]
+    manifest = insert_files(corpus, tmp_path / "out", plan, existing="set_aside")
+    inserted = (tmp_path / "out" / "corpus" / "corpus.txt").read_bytes()
+    assert found.bytes_before == corpus.stat().st_size
+    assert found.bytes_before + found.bytes_added == len(inserted)
+    insertions = sum(entry.inserted for entry in manifest.entries)
+    assert (found.documents, found.insertions) == (3, insertions)
+    assert (found.canaries, found.controls) == (len(manifest.canaries), 2)
+    assert found.canaries + found.held_out == 6
+    assert found.references == {"pin": manifest.references_left("pin")}
+    assert found.set_aside == {"pin": 1}
+    assert found.share_of_documents == insertions / (3 + insertions)
+    assert found.to_dict()["share_of_bytes"] == found.bytes_added / len(inserted)
+
+
+def test_what_the_insertion_refuses_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_bytes(b'{"text": "My PIN is 1234"}\n' * 9)
+    layout = layout_named("jsonl")
+    with pytest.raises(CorpusError, match=r"pin 9 times \(line 1, ...\); choose another format"):
+        preview_insertion([tmp_path / "a.jsonl"], PLAN, layout=layout)
+    with pytest.raises(CorpusError, match="no file matches"):
+        preview_insertion([tmp_path / "*.txt"], PLAN, layout=layout)
+
+
+def test_a_corpus_that_changes_during_a_preview(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_bytes(b"first line\nsecond\n\nthird\n")
+
+    def slow_draw(*arguments: Any, **options: Any) -> Any:
+        os.truncate(corpus, 3)
+        return draw(*arguments, **options)
+
+    monkeypatch.setattr(copies, "draw", slow_draw)
+    with pytest.raises(CorpusError, match="changed while it was read; try again"):
+        preview_insertion([corpus], PLAN, layout=LAYOUT)

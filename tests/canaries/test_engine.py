@@ -8,17 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmexposure.canaries import (
-    FileCorpus,
-    Format,
-    Manifest,
-    Plan,
-    layout_named,
-)
+from lmexposure.canaries import CorpusRecord, FileCorpus, Format, Manifest, Plan, layout_named
 from lmexposure.canaries.corpora.text import Block, layout_of
 from lmexposure.canaries.fills import count_fills
 from lmexposure.canaries.insertion import (
-    About,
     Cut,
     Merge,
     Placement,
@@ -26,6 +19,7 @@ from lmexposure.canaries.insertion import (
     manifest_of,
     scan_corpus,
 )
+from lmexposure.canaries.row_schema import RowSchema
 from lmexposure.errors import CorpusError
 
 FORMAT = Format(name="code", template="My code is {digits:6}.")
@@ -36,7 +30,7 @@ def plan(seed: int = 3, **more: object) -> Plan:
     return Plan(formats=(FORMAT,), seed=seed, **settings)  # type: ignore[arg-type]
 
 
-TEXT = layout_of("lines", "text", {})
+TEXT = layout_of("lines", RowSchema())
 PIN = Format(name="pin", template="My PIN is {digits:4}")
 SMALL = Plan(formats=(PIN,), canaries=1, repetitions=(2,), controls=1, seed=3)
 
@@ -50,7 +44,7 @@ def block(texts: Sequence[str], first: int = 1) -> Block:
 @given(st.integers(0, 40), st.integers(4, 60), st.lists(st.integers(0, 60), max_size=6))
 def test_parts_together_are_the_whole(seed: int, documents: int, cuts: list[int]) -> None:
     texts = [f"document {i}" for i in range(documents)]
-    entries = manifest_of(plan(seed), About("lines"), documents=documents).entries
+    entries = manifest_of(plan(seed), CorpusRecord(layout="lines"), documents=documents).entries
     placement = Placement(entries)
     whole = Merge(placement).part(block(texts)).content
     edges = [0, *sorted(min(cut, documents) for cut in cuts), documents]
@@ -86,7 +80,7 @@ def test_parts_together_are_the_whole(seed: int, documents: int, cuts: list[int]
 def test_a_scan_without_formats_only_counts(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"My PIN is 0001\n\0\n")
     scan = scan_corpus(FileCorpus([tmp_path / "a"], layout_named("lines")), ())
-    assert (scan.documents, scan.fills, scan.sha256, scan.hashes) == (2, {}, "", None)
+    assert (scan.documents, scan.fills, scan.hashes) == (2, {}, None)
 
 
 TEXTS = ["a", "b", "My PIN is 0007", "c"]
@@ -94,7 +88,7 @@ TEXTS = ["a", "b", "My PIN is 0007", "c"]
 
 @pytest.fixture
 def inserted() -> tuple[list[str], Manifest]:
-    manifest = manifest_of(SMALL, About("lines"), documents=4, set_aside={"pin": [7]})
+    manifest = manifest_of(SMALL, CorpusRecord(layout="lines"), documents=4, set_aside={"pin": [7]})
     placement = Placement(manifest.entries)
     return [
         text

@@ -11,12 +11,11 @@ from typing import Any
 
 import pytest
 from manifest_files import FIXED, SHORT_KEY, TOSSED, read, signed, today
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from lmexposure import insert
 from lmexposure._files import content_hash
-from lmexposure._record import Record
-from lmexposure.canaries import Canary, Format, Manifest, Plan, Wrapping, WrappingRecord
+from lmexposure.canaries import Canary, Format, Manifest, Plan, Wrapping
 from lmexposure.canaries.manifest import ManifestFile, check_entries
 from lmexposure.canaries.plan import draw
 from lmexposure.errors import ManifestError, PlanError
@@ -141,10 +140,10 @@ DAMAGES: list[tuple[str, Any, str]] = [
     (
         "plan.inclusion_seed",
         None,
-        "is not sound: inclusion_probability=0.5 needs an inclusion_seed.*insert aga",
+        "plan: inclusion_probability needs the inclusion_seed of its coins; .*insert aga",
     ),
     ("plan.inclusion_probability", 1.5, "plan.inclusion_probability"),
-    ("plan.canaries", 0, "is not sound: canaries=0 must be a whole number"),
+    ("plan.canaries", 0, "plan: canaries=0 must be a whole number"),
     ("plan.controls", -1, "plan.controls: Input should be greater th"),
     (
         "plan.formats",
@@ -176,14 +175,30 @@ def test_signed_but_not_sound(manifest: Manifest, place: str, value: Any, messag
         assert secret not in said.removeprefix("manifest.json")
 
 
-@pytest.mark.parametrize("change", [{"form": "text"}, {"turn": "user"}, {"prompt_field": "q"}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"form": "text"},
+        {"turn": "user"},
+        {"prompt_field": "q"},
+        {"context": "secret"},
+        {"chat_template": "secret"},
+        {"template_sha256": "ab"},
+        {"turn": "plain", "form": "text", "loss": "all"},
+    ],
+)
 def test_a_wrapping_that_cannot_be(manifest: Manifest, change: dict[str, Any]) -> None:
     wrapping = Wrapping(turn="assistant", loss="completion", form="implicit_preference")
     values = today(manifest)
-    values["corpus"]["wrapping"] = WrappingRecord.of(wrapping).model_dump(mode="json")
+    values["corpus"]["wrapping"] = TypeAdapter(Wrapping).dump_python(wrapping, mode="json")
     assert read(signed(values)).wrapping == wrapping
+    for later in ("prompt_field", "completion_field", "parts", "chat_date"):
+        del values["corpus"]["wrapping"][later]
+    del values["plan"]["witness"]
+    earlier = read(signed(values))
+    assert (earlier.wrapping, earlier.plan.witness) == (wrapping, False)
     values["corpus"]["wrapping"] |= change
-    with pytest.raises(ManifestError, match=r"the manifest is not sound: .*; insert again"):
+    with pytest.raises(ManifestError, match=r"corpus.{1,2}wrapping.*: .*insert again"):
         read(signed(values))
 
 
@@ -214,19 +229,13 @@ def test_a_key_that_is_there_twice(manifest: Manifest) -> None:
     assert "controls" not in "".join(traceback.format_exception(refused.value))
 
 
-def test_secrets_stay_out_of_the_repr(manifest: Manifest) -> None:
-    shown = repr(replace(manifest, set_aside={"pin": (77,)}))
-    assert "77" not in shown
-    for one in manifest.entries:
-        assert one.text not in shown
-
-
-def test_secrets_and_seeds_stay_out_of_the_repr_of_the_file(manifest: Manifest) -> None:
+def test_secrets_and_seeds_stay_out_of_reprs(manifest: Manifest) -> None:
     file = ManifestFile.model_validate(manifest, from_attributes=True)
     shown = f"{file!r} {file} {file.plan!r} {file.entries[0]!r}"
     assert shown.count(manifest.entries[0].id) == 3
     assert str(2**62) not in shown
     assert str(2**62 + 1) not in shown
+    shown += repr(replace(manifest, set_aside={"pin": (77,)}))
     for one in manifest.entries:
         assert one.text not in shown
     assert "77" not in shown
@@ -234,19 +243,17 @@ def test_secrets_and_seeds_stay_out_of_the_repr_of_the_file(manifest: Manifest) 
 
 def test_no_value_is_in_what_pydantic_says(manifest: Manifest) -> None:
     file = ManifestFile.model_validate(manifest, from_attributes=True)
-    fields: list[tuple[Record, tuple[str, ...]]] = [
-        (file.plan, ("seed", "inclusion_seed", "formats")),
-        (file.corpus, ("separator",)),
+    damages: list[tuple[str, Any, str]] = [
+        *(("plan", file.plan, name) for name in ("seed", "inclusion_seed", "formats")),
+        ("corpus", file.corpus, "separator"),
+        *(("entries", file.entries[0], name) for name in ("index", "text")),
     ]
-    for record, names in fields:
-        for name in names:
-            with pytest.raises(ValidationError, match=name) as refused:
-                type(record).model_validate({**vars(record), name: -665577.5})
-            assert "665577" not in str(refused.value)
-    for name in ("index", "text"):
-        entry = {**vars(file.entries[0]), name: -665577.5}
+    for part, record, name in damages:
+        damaged = {**vars(record), name: -665577.5}
         with pytest.raises(ValidationError, match=name) as refused:
-            ManifestFile.model_validate({**vars(file), "entries": [entry]})
+            ManifestFile.model_validate(
+                {**vars(file), part: [damaged] if part == "entries" else damaged}
+            )
         assert "665577" not in str(refused.value)
     with pytest.raises(ValidationError, match="Field required") as refused:
         ManifestFile.model_validate({"plan": 665577.5})

@@ -9,14 +9,7 @@ from typing import Any
 
 import pytest
 
-from lmexposure.canaries import (
-    Format,
-    Manifest,
-    Plan,
-    Reading,
-    insert_files,
-    insert_through,
-)
+from lmexposure.canaries import Format, Manifest, Plan, Reading, insert_files, insert_through
 from lmexposure.errors import CorpusError, FileError, ResultError
 
 PIN = Format(name="pin", template="My PIN is {digits:4}")
@@ -51,13 +44,6 @@ def test_the_same_bytes_as_a_file(tmp_path: Path, out: Path, documents: int | No
     assert (unchecked.corpus.verified, unchecked.corpus.sha256) == (False, "")
 
 
-@pytest.mark.parametrize("documents", [21, 23])
-def test_a_wrong_number(out: Path, documents: int) -> None:
-    message = f"documents={documents}, but the corpus has 22 in 1 files"
-    with pytest.raises(CorpusError, match=message):
-        insert(TEXT, out, total=documents)
-
-
 WITH_FILL = TEXT + b"\nMy PIN is 0001\n"
 
 
@@ -68,23 +54,29 @@ def test_fills_already_there_may_be_set_aside(out: Path, documents: int | None) 
 
 
 @pytest.mark.parametrize(
-    ("data", "layout", "said"),
+    ("data", "options", "said"),
     [
-        (b"", "lines", "the corpus standard input is empty"),
-        (b"\n\n", "lines", "standard input holds only blank lines"),
-        (b'{"text": "a"}\n{"te', "jsonl", "line 2 is not JSON"),
-        (b"a\n\xff\n", "lines", "standard input is not UTF-8: bad byte 0xff at offset 2"),
+        (b"", {}, "the corpus standard input is empty"),
+        (b"\n\n", {}, "standard input holds only blank lines"),
+        (b'{"text": "a"}\n{"te', {"layout": "jsonl"}, "line 2 is not JSON"),
+        (b"a\n\xff\n", {}, "standard input is not UTF-8: bad byte 0xff at offset 2"),
         (
             gzip.compress(TEXT, mtime=0),
-            "lines",
+            {},
             "standard input is packed by gzip; unpack it first, wi",
         ),
-        (WITH_FILL, "lines", r"pin 1 times \(line 23\); choose another format"),
+        *(
+            (TEXT, {"total": total}, f"documents={total}, but the corpus has 22 in 1 files")
+            for total in (21, 23)
+        ),
+        (WITH_FILL, {}, r"pin 1 times \(line 23\); choose another format"),
     ],
 )
-def test_streams_that_cannot_be_used(out: Path, data: bytes, layout: str, said: str) -> None:
+def test_streams_that_cannot_be_used(
+    out: Path, data: bytes, options: dict[str, Any], said: str
+) -> None:
     with pytest.raises(CorpusError, match=said):
-        insert(data, out, layout)
+        insert(data, out, **options)
 
 
 def test_a_full_disk(out: Path) -> None:

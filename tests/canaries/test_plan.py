@@ -1,28 +1,36 @@
 """What a plan draws, and what it refuses: streams, secrets, positions, coins."""
 
+import json
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice, pairwise, permutations
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from datasets import Dataset
-from manifest_files import FIXED, LONG_PIN, SHORT_KEY, TOSSED
+from manifest_files import FIXED, LONG_PIN, SHORT_KEY, TOSSED, read, signed, today
 from scipy import stats
 
+import lmexposure as lx
 from lmexposure import insert, verify
 from lmexposure.canaries import (
+    WITNESS,
     Canary,
     Format,
+    Manifest,
     Plan,
     derive_seed,
     permutation,
+    witness_copies,
 )
 from lmexposure.canaries.insertion import Placement
-from lmexposure.canaries.plan import checked_inclusion, draw, is_included, secrets
-from lmexposure.errors import FormatError, PlanError
+from lmexposure.canaries.plan import draw, is_included, secrets
+from lmexposure.errors import FormatError, ManifestError, PlanError
+from lmexposure.studies import SweepSettings
 
 PIN = Format(name="pin", template="My PIN is {digits:2}")
 KEY = Format(name="key", template="KEY={hex:32}")
@@ -163,17 +171,12 @@ def test_more_repetitions_than_documents() -> None:
             for value in (0, 1, 0.0, 1.0, -0.5, 2, float("nan"), True, "fixed", [0.5])
         ),
         ({"inclusion_seed": 3}, "an inclusion_seed needs coins to toss, such as .* leave "),
-        (
-            {"inclusion_probability": 0.5, "inclusion_seed": -1},
-            "inclusion_seed=-1 must be a whole number from 0 to 9223372036854775807",
-        ),
-        (
-            {"inclusion_probability": 0.5, "inclusion_seed": 2**63},
-            "inclusion_seed=9223372036854775808 must be a whole number",
-        ),
-        (
-            {"inclusion_probability": 0.5, "inclusion_seed": 0.5},
-            "inclusion_seed=0.5 must be a whole number",
+        *(
+            (
+                {"inclusion_probability": 0.5, "inclusion_seed": value},
+                f"inclusion_seed={value} must be a whole number{allowed}",
+            )
+            for value, allowed in ((-1, " from 0 to 9223372036854775807"), (2**63, ""), (0.5, ""))
         ),
     ],
 )
@@ -202,6 +205,9 @@ def test_what_is_not_given_is_usual_or_fresh() -> None:
     tossed = [Plan(formats=["pin"], seed=1, inclusion_probability=0.5) for _ in range(2)]
     assert None not in (tossed[0].inclusion_seed, tossed[1].inclusion_seed)
     assert tossed[0].inclusion_seed != tossed[1].inclusion_seed
+    # A manifest that lost its seed cannot; see test_manifest.py.
+    assert replace(TOSSED, inclusion_seed=None).inclusion_seed not in (None, TOSSED.inclusion_seed)
+    assert FIXED.role("pin/x1/0000") == "canary"
 
 
 def test_a_plan_beyond_all_measure_is_refused_before_its_canaries_are_named() -> None:
@@ -300,15 +306,11 @@ def test_more_of_what_comes_later_moves_no_earlier_coin() -> None:
     assert fewer == tuple(c for c in few if c not in (few[3], few[8]))
 
 
-def test_a_larger_probability_only_adds() -> None:
+def test_a_coin_toggles_its_own_texts_and_no_other() -> None:
     for name, without, with_it in one_toggled():
         before = {c.id for c in drawn(without) if c.role == "canary"}
         assert {c.id for c in drawn(with_it) if c.role == "canary"} == before | {name}
         assert name not in before
-
-
-def test_a_coin_toggles_its_own_texts_and_no_other() -> None:
-    for name, without, with_it in one_toggled():
         more, manifest = insert(TEXTS, with_it)
         fewer, other = insert(TEXTS, without)
         toggled = next(c for c in manifest.entries if c.id == name)
@@ -362,8 +364,9 @@ def test_the_coins_change_no_refusal() -> None:
 
 
 def test_a_probability_is_a_float() -> None:
-    assert checked_inclusion(None, None) == (None, None)
-    found = checked_inclusion(np.float64(0.25), np.int64(3))  # type: ignore[arg-type]
+    seed: Any = np.int64(3)
+    tossed = replace(FIXED, inclusion_probability=np.float64(0.25), inclusion_seed=seed)
+    found = (tossed.inclusion_probability, tossed.inclusion_seed)
     assert found == (0.25, 3)
     assert [type(one) for one in found] == [float, int]
 
@@ -375,21 +378,9 @@ def test_the_inclusion_seed_decides_the_coins_and_nothing_else() -> None:
     assert [replace(c, role="canary") for c in first] == [replace(c, role="canary") for c in second]
     assert list(secrets(one, LONG_PIN)) == list(secrets(other, LONG_PIN))
     assert drawn(replace(TOSSED)) == first
-
-
-def test_the_plans_seed_decides_no_coin() -> None:
-    """Whoever trains has it, and by default it is the same for everyone."""
+    # Not so the plan's seed: whoever trains has it, and by default it is the same for everyone.
     roles = [[c.role for c in drawn(replace(TOSSED, seed=seed))] for seed in (0, 7, 2**62)]
     assert roles[0] == roles[1] == roles[2]
-
-
-def test_coins_need_a_seed() -> None:
-    """A plan draws one; a manifest that lost it cannot."""
-    with pytest.raises(PlanError, match=r"=0.5 needs an incl.* secrets.randbits\(63"):
-        checked_inclusion(0.5, None)
-    assert is_included(None, "pin/x1/0000", None)
-    with pytest.raises(PlanError, match=r"=0\.5 cannot be tossed for without an inclusion_seed"):
-        is_included(None, "pin/x1/0000", 0.5)
 
 
 def test_secrets_and_seeds_stay_out_of_the_repr() -> None:
@@ -399,3 +390,96 @@ def test_secrets_and_seeds_stay_out_of_the_repr() -> None:
     shown = repr(replace(TOSSED, seed=123456789, inclusion_seed=987654321))
     assert "123456789" not in shown
     assert "987654321" not in shown
+
+
+FOUR = Format(name="pin", template="My PIN is {digits:4}")
+PLAN = Plan(formats=(FOUR,), canaries=3, repetitions=(1, 2), controls=2, seed=0)
+MANY = [f"document {number}" for number in range(200)]
+
+
+@pytest.mark.parametrize(
+    ("documents", "expected"),
+    [(0, (0, 0)), (39, (0, 0)), (40, (1, 5)), (191, (1, 23)), (192, (2, 12)), (10**9, (2, 48))],
+)
+def test_how_many_and_how_often(documents: int, expected: tuple[int, int]) -> None:
+    assert witness_copies(documents) == expected
+
+
+def secrets_of(plan: Plan) -> list[str]:
+    drawn = draw(plan, documents=200, set_aside={})
+    return [entry.text for entry in drawn if entry.role == "witness"]
+
+
+CHANGES: list[Callable[[Plan], Plan]] = [
+    lambda plan: replace(plan, seed=1),
+    lambda plan: replace(plan, canaries=4),
+    lambda plan: replace(plan, repetitions=(1, 3)),
+    lambda plan: replace(plan, formats=(Format(name="key", template="KEY={hex:8}"),)),
+    lambda plan: replace(plan, inclusion_probability=0.5, inclusion_seed=1),
+]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_another_plan_has_others_though_its_seed_is_the_same(
+    change: Callable[[Plan], Plan],
+) -> None:
+    own = secrets_of(PLAN)
+    assert len(own) == len(set(own)) == 2
+    assert own == secrets_of(PLAN) == secrets_of(PLAN.without("pin/x1/0000"))
+    assert not set(own) & set(secrets_of(change(PLAN)))
+
+
+def test_they_go_in_are_counted_and_come_out() -> None:
+    texts, manifest = lx.insert(MANY, PLAN)
+    assert [entry.inserted for entry in manifest.witnesses] == [12, 12]
+    for entry in manifest.witnesses:
+        assert texts.count(entry.text) == 12
+        assert entry not in manifest.canaries
+    assert list(manifest.formats) == ["pin"]
+    assert lx.verify(texts, manifest).as_inserted
+    gone = manifest.witnesses[0]
+    fewer = [text for text in texts if text != gone.text]
+    assert lx.verify(fewer, manifest).changed == {gone.id: (12, 0)}
+    assert lx.remove(texts, manifest) == MANY
+    drawn = manifest.references(WITNESS.name, 300)
+    assert len(set(drawn)) == 300
+    assert not set(drawn) & {entry.index for entry in manifest.witnesses}
+
+
+def test_a_corpus_with_witnesses_takes_a_second_insertion() -> None:
+    once, first = lx.insert(MANY, PLAN)
+    other = replace(PLAN, formats=(Format(name="key", template="KEY={hex:8}"),))
+    twice, second = lx.insert(once, other)
+    assert set(second.set_aside) == {"witness"}
+    assert not {w.index for w in second.witnesses} & {w.index for w in first.witnesses}
+    assert lx.verify(twice, second).as_inserted
+    assert lx.remove(lx.remove(twice, second), first) == MANY
+
+
+def test_names_and_fills_that_would_be_taken_for_one() -> None:
+    for form in (
+        Format(name="witness", template="w {hex:8}"),
+        Format(name="d", template="mark {printable:1}"),
+    ):
+        with pytest.raises(PlanError, match=r"leave the witness out \(witness=False\)"):
+            lx.insert(MANY, Plan(formats=[form], canaries=1, repetitions=(1,), controls=1, seed=0))
+        plan = Plan(formats=[form], canaries=1, repetitions=(1,), controls=1, seed=0, witness=False)
+        assert lx.insert(MANY, plan)[1].witnesses == ()
+
+
+def test_a_manifest_keeps_them_and_refuses_others(tmp_path: Path) -> None:
+    manifest = lx.insert(MANY, PLAN)[1]
+    manifest.write(tmp_path / "manifest.json")
+    again = Manifest.read(tmp_path / "manifest.json")
+    assert (again, again.sha256) == (manifest, manifest.sha256)
+    values: dict[str, Any] = json.loads(json.dumps(today(manifest)))
+    dropped = {**values, "entries": values["entries"][:-1]}
+    with pytest.raises(ManifestError, match="witness/0001 is missing from the manifest"):
+        read(signed(dropped))
+    values["entries"][-1]["positions"][0] = 10**6
+    with pytest.raises(ManifestError, match="witness/0001 must have 12 different positions"):
+        read(signed(values))
+
+
+def test_a_sweep_has_none() -> None:
+    assert SweepSettings().run.witness is False

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from known import known
 
-from lmexposure.canaries import FORMS, Wrapping, WrappingChoice, read_records, recognise
+from lmexposure.canaries import FORMS, Wrapping, read_records, recognise, wrapping_among
 from lmexposure.errors import CorpusError, SettingsError
 
 USER = {"role": "user", "content": "q"}
@@ -54,7 +54,7 @@ def test_each_form_is_recognised_by_its_fields(form: str) -> None:
     assert recognise([OF_EACH[form]] * 3) == form
     assert recognise([{**OF_EACH[form], "messages": OF_EACH[form].get("messages")}]) == form
     loss = "all" if form == "prompt_only" else None
-    made = WrappingChoice(loss=loss).wrapping([OF_EACH[form]] * 3)
+    made = wrapping_among([OF_EACH[form]] * 3, loss=loss)
     assert (made is None) == (form == "text")
     if made is not None:
         assert made.form == form
@@ -72,13 +72,13 @@ def test_fields_of_no_form_are_asked_for(row: dict[str, Any]) -> None:
     with pytest.raises(
         CorpusError, match=r"which are those of no form; name them: prompt_field=... with comple"
     ) as failure:
-        WrappingChoice().wrapping([row])
+        wrapping_among([row])
     said = str(failure.value)
     assert all(repr(name) in said for name in row)
     assert "preference has prompt, chosen, rejected" in said
     assert "text_field=... for" in said
     assert "Who sings?" not in said
-    assert WrappingChoice(text_field=next(iter(row))).wrapping([row]) is None
+    assert wrapping_among([row], text_field=next(iter(row))) is None
     assert recognise([row]) == "text"
 
 
@@ -166,12 +166,7 @@ MADE: list[tuple[dict[str, Any], list[Any], dict[str, Any]]] = [
     (
         {},
         [HH] * 2,
-        {
-            "form": "implicit_preference",
-            "strings": True,
-            "place": "chosen",
-            "rendering": "text",
-        },
+        {"form": "implicit_preference", "strings": True, "place": "chosen", "rendering": "text"},
     ),
     (
         {"loss": "all"},
@@ -193,13 +188,13 @@ MADE: list[tuple[dict[str, Any], list[Any], dict[str, Any]]] = [
 def test_a_wrapping_follows_from_records(
     said: dict[str, Any], rows: list[Any], wanted: dict[str, Any]
 ) -> None:
-    made = known(WrappingChoice(**said).wrapping(rows))
+    made = known(wrapping_among(rows, **said))
     assert {name: getattr(made, name) for name in wanted} == wanted
 
 
 def test_records_are_made_as_the_first_ones_are() -> None:
     def record(row: dict[str, Any], text: str = "x", **said: Any) -> dict[str, Any]:
-        return known(WrappingChoice(**said).wrapping([row])).record(text)
+        return known(wrapping_among([row], **said)).record(text)
 
     assert record(GSM8K, **NAMED) == {"question": "Please go on.", "answer": "x"}
     made = record(ULTRA)
@@ -218,8 +213,8 @@ def test_records_are_made_as_the_first_ones_are() -> None:
 
 
 def test_texts_are_texts_where_that_is_said() -> None:
-    assert WrappingChoice(form="text").wrapping([BOTH]) is None
-    assert WrappingChoice(text_field="body").wrapping([CHAT]) is None
+    assert wrapping_among([BOTH], form="text") is None
+    assert wrapping_among([CHAT], text_field="body") is None
     # What a record lacks is said by its reader, with its file and line.
     assert recognise([CHAT, CHAT, {"messages": None}]) == "messages"
     assert recognise([{"text": "a"}, {"body": "b"}]) == "text"
@@ -274,7 +269,7 @@ REFUSED: list[tuple[dict[str, Any], list[Any], str]] = [
 @pytest.mark.parametrize(("said", "rows", "message"), REFUSED)
 def test_refused_choices(said: dict[str, Any], rows: list[Any], message: str) -> None:
     with pytest.raises((CorpusError, SettingsError), match=message) as failure:
-        WrappingChoice(**said).wrapping(rows)
+        wrapping_among(rows, **said)
     assert "whole prompt" not in str(failure.value)
 
 

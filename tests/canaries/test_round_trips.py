@@ -33,7 +33,7 @@ from written_corpora import PACKINGS, Written, parquet_bytes, row_groups, unpack
 
 import lmexposure as lx
 from lmexposure.canaries import read_documents
-from lmexposure.canaries.copies import sidecar_path
+from lmexposure.canaries.sidecars import sidecar_path
 
 # How often each container is drawn: 500 corpora in all.
 FILES = {"lines": 90, "paragraphs": 75, "jsonl": 75, "parquet": 50}

@@ -17,12 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive_insertion import with_canaries
 
-from lmexposure.canaries import (
-    Format,
-    InsertionStep,
-    Plan,
-)
-from lmexposure.canaries.insertion import About, manifest_of
+from lmexposure.canaries import CorpusRecord, Format, InsertionStep, Plan
+from lmexposure.canaries.insertion import manifest_of
 from lmexposure.canaries.plan import draw
 from lmexposure.errors import CorpusError, ManifestError, PlanError
 
@@ -144,7 +140,7 @@ def test_a_worker_of_an_engine_loads_neither_torch_nor_datasets() -> None:
 
 
 def test_fills_that_are_set_aside_may_be_there() -> None:
-    about = About("dataset", text_field="text")
+    about = CorpusRecord(layout="dataset", text_field="text")
     aside = manifest_of(PLAN, about, documents=12, set_aside={"pin": [1234]})
     texts = ["My PIN is 1234", *TEXTS[1:]]
     step = InsertionStep(manifest=aside)

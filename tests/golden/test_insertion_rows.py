@@ -19,7 +19,7 @@ from lmexposure.canaries import (
     Plan,
     load_format,
 )
-from lmexposure.canaries.corpora.streams import id_sums
+from lmexposure.canaries.documents import id_sums
 from lmexposure.errors import LmexposureError
 
 PIN = Format(name="pin", template="My PIN is {digits:4}")

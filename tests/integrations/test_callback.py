@@ -1,25 +1,28 @@
+"""The callback of a Trainer: what it logs and refuses, and that the training stays as it was."""
+
 import json
+import random
 from math import log
 from pathlib import Path
+from types import MethodType
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from integrations.tiny_training import hidden, trainer_of
-from tiny import characters
+from tiny import characters, model_of
 from transformers import TrainerCallback
 
 from lmexposure.audit import MeasureSettings
 from lmexposure.canaries import Format
 from lmexposure.errors import ManifestError, ModelError, SettingsError
 from lmexposure.integrations import ExposureCallback
-from lmexposure.scoring import log_perplexity
+from lmexposure.scoring import evaluation_mode, log_perplexity, same_random_numbers
 from lmexposure.statistics import sampled_exposure
 from lmexposure.studies.exposure.files import read_curve
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of the Trainer, which is not ours
-
 TEXTS, MANIFEST = hidden()
 WHOLE: dict[str, Any] = {"references": 128}
 
@@ -129,8 +132,7 @@ class StopAtThree(TrainerCallback):  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(
-    ("best", "every", "steps"),
-    [(False, None, [2, 3]), (True, None, [2]), (True, 3, [2, 3])],
+    ("best", "every", "steps"), [(False, None, [2, 3]), (True, None, [2]), (True, 3, [2, 3])]
 )
 def test_a_best_model_that_is_loaded_again_is_no_new_state(
     tmp_path: Path, best: bool, every: int | None, steps: list[int]
@@ -262,3 +264,56 @@ def test_a_threshold_beside_tossed_coins_is_refused() -> None:
     _, manifest = hidden(inclusion_probability=0.5, inclusion_seed=3)
     with pytest.raises(SettingsError, match="depend on the coins of the manifest"):
         ExposureCallback(manifest, stop_above=2)
+
+
+@pytest.fixture
+def model() -> Any:
+    model = model_of("gpt2", 50)
+    model.train()
+    model.transformer.h[0].eval()
+    return model
+
+
+def begin() -> None:
+    for seed in (random.seed, np.random.seed, torch.manual_seed):
+        seed(1)
+
+
+def numbers() -> tuple[float, float, float]:
+    return random.random(), float(np.random.rand()), float(torch.rand(()))
+
+
+def test_random_numbers_go_on_as_if_nothing_had_been(model: Any) -> None:
+    begin()
+    expected = numbers()
+    begin()
+    with pytest.raises(KeyError), same_random_numbers(), evaluation_mode(model):
+        numbers()
+        raise KeyError
+    assert numbers() == expected
+
+
+def test_each_module_gets_its_own_mode_back(model: Any) -> None:
+    before = [module.training for module in model.modules()]
+    assert len(set(before)) == 2
+    with same_random_numbers(), evaluation_mode(model):
+        assert not any(module.training for module in model.modules())
+    assert [module.training for module in model.modules()] == before
+
+
+def test_exchanged_buffers_are_put_back(model: Any) -> None:
+    kept = torch.ones(3)
+    model.transformer.register_buffer("angles", kept, persistent=False)
+    with same_random_numbers(), evaluation_mode(model), torch.inference_mode():
+        model.transformer.angles = torch.zeros(3)
+    assert model.transformer.angles is kept
+
+
+def test_the_forward_pass_inside_is_the_models_own(model: Any) -> None:
+    own = model.forward
+    model._original_forward = own
+    patched = MethodType(lambda self: "mixed", model)
+    model.forward = patched
+    with same_random_numbers(), evaluation_mode(model):
+        assert model.forward == own
+    assert model.forward is patched

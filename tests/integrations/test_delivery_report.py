@@ -17,16 +17,12 @@ def delivery(name: str = "pin/x1/0000", **values: Any) -> Delivery:
     return Delivery(id=name, format="pin", **{**planned, **zeros, **values})
 
 
+CONTROL: dict[str, Any] = {"repetitions": 0, "fewest": 0, "most": 0}
+
+
 def report(*canaries: Delivery, **values: Any) -> DeliveryReport:
     said = {"unattributed": 0, "epochs": 1.0, "batches": 7}
     return DeliveryReport(canaries=canaries, **{**said, **values})
-
-
-def test_as_planned_warns_of_nothing() -> None:
-    found = report(delivery(whole=1), delivery("pin/control/0000", repetitions=0, fewest=0, most=0))
-    assert found.complete
-    assert found.warnings == ()
-    assert found.canaries[0].learnable == 1
 
 
 @pytest.mark.parametrize(
@@ -44,7 +40,7 @@ def test_as_planned_warns_of_nothing() -> None:
         ),
         ({"whole": 3}, "2 occurrences too many (pin/x1/0000): a loader that repeats rows"),
         (
-            {"repetitions": 0, "fewest": 0, "most": 0, "whole": 1},
+            {**CONTROL, "whole": 1},
             "1 controls or held-out candidates are in the batches (pin/x1/0000)",
         ),
     ],
@@ -64,25 +60,42 @@ def test_one_of_several_repetitions_is_deduplication() -> None:
     assert "and 2 more; 30 occurrences lost): exact deduplication" in line
 
 
-def test_some_lost_repetitions_are_no_deduplication() -> None:
-    several: dict[str, Any] = {"repetitions": 4, "fewest": 4, "most": 4}
-    found = report(delivery(whole=1, **several), delivery("pin/x4/0001", whole=4, **several))
-    assert found.warnings[0].startswith("3 occurrences never came")
+FOUR: dict[str, Any] = {"repetitions": 4, "fewest": 4, "most": 4}
 
 
-def test_a_cut_that_tells_no_canary_is_counted() -> None:
-    line, lost = report(delivery(whole=1), delivery("pin/x1/0001"), unattributed=2).warnings
-    assert line.startswith("1 occurrences are cut off at the end of a row (it is not known wh")
-    assert lost.startswith("1 occurrences never came (pin/x1/0001)")
-
-
-def test_beginnings_here_and_ends_there_are_packing() -> None:
-    (line,) = report(delivery(head=1), delivery("pin/x1/0001", tail=1)).warnings
-    assert line.startswith("1 occurrences are split between rows (pin/x1/0000, pin/x1/0001): pack")
-
-
-def test_what_looks_like_a_part_beside_all_that_was_planned_is_other_text() -> None:
-    assert report(delivery(whole=1, tail=3, head=1), unattributed=2).complete
+@pytest.mark.parametrize(
+    ("canaries", "unattributed", "said"),
+    [
+        ([delivery(whole=1), delivery("pin/control/0000", **CONTROL)], 0, []),
+        # What looks like a part beside all that was planned is other text.
+        ([delivery(whole=1, tail=3, head=1)], 2, []),
+        (
+            [delivery(whole=1, **FOUR), delivery("pin/x4/0001", whole=4, **FOUR)],
+            0,
+            ["3 occurrences never came"],  # and no deduplication
+        ),
+        (
+            [delivery(whole=1), delivery("pin/x1/0001")],
+            2,
+            [
+                "1 occurrences are cut off at the end of a row (it is not known wh",
+                "1 occurrences never came (pin/x1/0001)",
+            ],
+        ),
+        (
+            [delivery(head=1), delivery("pin/x1/0001", tail=1)],
+            0,
+            ["1 occurrences are split between rows (pin/x1/0000, pin/x1/0001): pack"],
+        ),
+    ],
+)
+def test_what_is_said_of_several(
+    canaries: list[Delivery], unattributed: int, said: list[str]
+) -> None:
+    found = report(*canaries, unattributed=unattributed)
+    assert found.complete == (not said)
+    assert [line[: len(wanted)] for line, wanted in zip(found.warnings, said, strict=True)] == said
+    assert found.canaries[0].learnable == canaries[0].whole
 
 
 def test_the_report_is_plain_json() -> None:

@@ -4,16 +4,17 @@
 """
 
 import shutil
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
-from datasets import Dataset, load_from_disk
+from datasets import Dataset, DatasetDict, load_from_disk
 from tiny import byte_level_bpe
 from trl import pack_dataset
 
-from lmexposure.canaries import Format, Manifest, Plan
+from lmexposure.canaries import Format, Manifest, Plan, insert_files
 from lmexposure.errors import CorpusError
 from lmexposure.integrations import (
     Wrapping,
@@ -23,6 +24,7 @@ from lmexposure.integrations import (
     prepared_directory,
     verify,
 )
+from lmexposure.integrations.tokenised import count_tokenised, saved_tokens
 from lmexposure.models import Context, encode_rows
 from lmexposure.studies import RowsRecord
 
@@ -34,7 +36,6 @@ NEVER = (
     "copies never came: their rows were dropped, as too long or by a filter, cut in front of the "
     f"canary, held out, sampled or sharded; read the trainer's log, or {RAISE}"
 )
-
 # directory -> (whole, cut, missing) of each class, and what is said.
 KNOWN: dict[str, tuple[tuple[tuple[int, int, int], ...], tuple[str, ...]]] = {
     "llamafactory/plain": (((3, 0, 0), (12, 0, 0), (5, 0, 0)), ()),
@@ -209,3 +210,78 @@ def test_several_prepared_data_sets_are_named(tmp_path: Path) -> None:
         CorpusError, match=r"holds 2 prepared data sets, the newest first: .*; give"
     ):
         prepared_directory(tmp_path)
+
+
+PIN = Format(name="pin", template="My PIN is {digits:4}")
+PLAN = Plan(formats=(PIN,), canaries=3, repetitions=(1, 2), controls=2, seed=4)
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> tuple[Path, Manifest]:
+    source, out = tmp_path / "a.txt", tmp_path / "b.txt"
+    source.write_bytes(b"".join(b"line %d\n" % n for n in range(30)))
+    manifest = insert_files(source, tmp_path / "out", PLAN)
+    return (tmp_path / "out" / "corpus" / "a.txt").rename(out), manifest
+
+
+def letters(ids: object) -> str:
+    return "".join(map(chr, ids))  # type: ignore[call-overload]
+
+
+def test_tokens(corpus: tuple[Path, Manifest], tmp_path: Path) -> None:
+    path, manifest = corpus
+    ids = [ord(character) for character in path.read_text()]
+    one = count_tokenised([ids], manifest, decode=letters)
+    assert one.as_inserted
+    pieces = [ids[start : start + 50] for start in range(0, len(ids), 50)]
+    Dataset.from_dict({"input_ids": pieces}).save_to_disk(tmp_path / "d")
+    counted = count_tokenised(saved_tokens(tmp_path / "d"), manifest, decode=letters)
+    found = sum(c.found for c in counted.classes)
+    assert (found + sum(counted.cut.values()), bool(counted.cut)) == (9, True)
+    assert not counted.as_inserted
+
+
+@pytest.mark.parametrize(
+    ("save", "message"),
+    [
+        (lambda path: None, "cannot read the data set"),
+        (lambda path: Dataset.from_dict({"text": ["a"]}).save_to_disk(path), "no column 'input_i"),
+        (
+            lambda path: DatasetDict(test=Dataset.from_dict({"text": ["a"]})).save_to_disk(path),
+            "no 'train' split; .* has test",
+        ),
+        (
+            lambda path: Dataset.from_dict({"input_ids": ["ab"]}).save_to_disk(path),
+            "column 'input_ids' of .* is of type string, and tokens are lists of whole numbers",
+        ),
+        (
+            lambda path: Dataset.from_dict({"input_ids": [[[1]]]}).save_to_disk(path),
+            "is of type list<.*and tokens are lists of whole numbers; tokenise it first",
+        ),
+        (
+            lambda path: Dataset.from_dict({"input_ids": []}).save_to_disk(path),
+            "cannot read the data set .*; give a directory of save_to_disk with rows",
+        ),
+    ],
+)
+def test_data_sets_without_tokens(
+    tmp_path: Path, save: Callable[[Path], object], message: str
+) -> None:
+    save(tmp_path / "d")
+    with pytest.raises(CorpusError, match=message):
+        saved_tokens(tmp_path / "d")
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        (
+            None,
+            "row 2 holds no list of tokens, and a row is a list of numbers from 0; leave it out",
+        ),
+        ([7, -1], "row 2 holds the token -1, and a row is a list of numbers from 0"),
+    ],
+)
+def test_rows_without_tokens(corpus: tuple[Path, Manifest], row: object, message: str) -> None:
+    with pytest.raises(CorpusError, match=message):
+        count_tokenised([[77], row], corpus[1], decode=letters)  # type: ignore[list-item]

@@ -11,13 +11,7 @@ from tiny import byte_level_bpe, sentence_piece_bpe
 from lmexposure.canaries import Format, Manifest, Plan
 from lmexposure.errors import CorpusError, InputError, SettingsError
 from lmexposure.integrations import Wrapping, delivered_rows, insert, verify
-from lmexposure.models import (
-    Context,
-    encode_rows,
-    row_context,
-    tokenizer_sha256,
-    training_rows,
-)
+from lmexposure.models import Context, encode_rows, row_context, tokenizer_sha256, training_rows
 from lmexposure.studies import RowsRecord
 
 PIN = Format(name="pin", template="My PIN is {digits:4}.")

@@ -1,20 +1,30 @@
 """Canaries in the wrapping of the training: their tokens, bits and exposure, and refusals."""
 
+import json
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from chats import chat_tokenizer
+from chats import TEMPLATE, chat_tokenizer
+from integrations.tiny_training import hidden
 from known import known
-from tiny import sentence_piece_bpe
+from tiny import byte_level_bpe, sentence_piece_bpe
 from tokenizers.normalizers import Lowercase
 
-from lmexposure.canaries import Format, Manifest, Plan
-from lmexposure.errors import InputError, ManifestError, ModelError, PlanError, SettingsError
+from lmexposure.canaries import Format, Manifest, Plan, load_format
+from lmexposure.errors import (
+    InputError,
+    ManifestError,
+    ModelError,
+    PlanError,
+    ResultError,
+    SettingsError,
+)
 from lmexposure.integrations import Wrapping, insert, wrapped_exposures, wrapped_log_perplexity
-from lmexposure.integrations.wrapped_scoring import encode_wrapped
+from lmexposure.integrations.wrapped_scoring import encode_wrapped, read_rows, watch, write_rows
 from lmexposure.scoring import log_perplexity
 
 TEXTS = ["My PIN is 0042.", "My PIN is 2817.", "My PIN is 1234."]
@@ -197,3 +207,44 @@ def test_what_has_no_exposure_is_refused(
 ) -> None:
     with pytest.raises(error, match=message):
         wrapped_exposures(model, tokenizer, manifest_of(**plan), ANSWER, **options)
+
+
+WINDOW = 96  # tokens
+
+
+def test_candidates_that_their_coins_kept_out_are_not_watched() -> None:
+    _, manifest = hidden(canaries=8, inclusion_probability=0.5, inclusion_seed=3)
+    tokenizer = byte_level_bpe()
+    found = watch(manifest, tokenizer, WINDOW, references=64)
+    roles = {c.role for _, c in found.owners if c}
+    assert roles == {"canary", "control"}
+
+
+def test_canaries_in_chats_are_not_watched_as_plain_text() -> None:
+    chats = [{"messages": Wrapping(turn="assistant").messages(f"text {n}")} for n in range(30)]
+    plan = Plan(formats=(load_format("pin"),), canaries=2, repetitions=(1,), controls=1, seed=3)
+    wrapping = Wrapping(turn="assistant")
+    _, manifest = insert(chats, plan, wrapping=wrapping)
+    tokenizer = byte_level_bpe()
+    with pytest.raises(ManifestError, match=r"scores them as text, .* give the wrapping of insert"):
+        watch(manifest, tokenizer, WINDOW, references=100, wrapping=Wrapping())
+    tokenizer.chat_template = TEMPLATE
+    found = watch(manifest, tokenizer, WINDOW, references=100)  # as the manifest says
+    assert tokenizer.decode(found.encoded[0].ids).startswith("<|user|>")
+
+
+def test_rows_up_to_the_step_come_back(tmp_path: Path) -> None:
+    path = tmp_path / "exposure.jsonl"
+    rows: list[dict[str, Any]] = [{"step": step, "exposure": {}} for step in (2, 4, 6)]
+    write_rows(path, rows)
+    assert read_rows(path, until=4) == rows[:2]
+    assert read_rows(path, until=0) == []
+    assert read_rows(tmp_path / "none.jsonl", until=4) == []
+
+
+@pytest.mark.parametrize("text", ["not json", json.dumps([1]), json.dumps({"epoch": 1})])
+def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "exposure.jsonl"
+    path.write_text(text)
+    with pytest.raises(ResultError, match=r"cannot read .*; move it away"):
+        read_rows(path, until=3)

@@ -4,11 +4,16 @@ import json
 from pathlib import Path
 from typing import Any
 
+import torch
 import torch.distributed
+from chats import chat_tokenizer
+from integrations.test_delivered import PIN, encoded
+from integrations.test_delivered import trainer_of as counted_trainer
 from integrations.tiny_training import hidden, trainer_of
 
 from lmexposure.audit import MeasureSettings
-from lmexposure.integrations import ExposureCallback
+from lmexposure.canaries import Plan
+from lmexposure.integrations import DeliveredCounter, ExposureCallback, insert
 from lmexposure.models import weights_sha256
 
 
@@ -33,4 +38,20 @@ def main(out: Path) -> None:
         "medians": [{k: v for k, v in row.items() if "median" in k} for row in history],
     }
     (out / f"process-{trainers[1].accelerator.process_index}.json").write_text(json.dumps(said))
+    torch.distributed.destroy_process_group()
+
+
+def count(out: Path) -> None:
+    tokenizer = chat_tokenizer()
+    plan = Plan(formats=(PIN,), canaries=2, repetitions=(1, 3), controls=1, seed=3)
+    # 24 rows fill 3 batches of 4 in each of 2 processes: none is repeated.
+    texts, manifest = insert([f"Some text {i}." for i in range(16)], plan)
+    rows = encoded(tokenizer, texts)
+    trainer = counted_trainer(tokenizer, rows, out, num_train_epochs=2, size=4)
+    counter = DeliveredCounter(manifest, tokenizer)
+    counter.attach(trainer)
+    trainer.train()
+    processes, process = trainer.accelerator.num_processes, trainer.accelerator.process_index
+    said = {"processes": processes, **counter.report().to_dict()}
+    (out / f"{process}.json").write_text(json.dumps(said))
     torch.distributed.destroy_process_group()

@@ -30,10 +30,7 @@ def _manifest(*, kind: str = PARTNER) -> Manifest:
         controls=0,
         seed=3,
     )
-    corpus = CorpusRecord(
-        name="", layout="texts", text_field=None, constant_fields=(), separator="\n",
-        documents=50, sha256="", sha256_inserted="", verified=False, wrapping=None,
-    )  # fmt: skip
+    corpus = CorpusRecord(layout="texts", separator="\n", documents=50, verified=False)
     return Manifest(plan=plan, corpus=corpus, entries=draw(plan, documents=50, set_aside={}))
 
 

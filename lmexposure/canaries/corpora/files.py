@@ -11,20 +11,27 @@ import re
 import stat
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 from lmexposure._validate import one_of
 from lmexposure.canaries.corpora import ADAPTERS
-from lmexposure.canaries.insertion import About, Hashes, Same, Taken, constants_of, named_errors
-from lmexposure.canaries.manifest import Manifest
+from lmexposure.canaries.insertion import Hashes, Taken, constants_of, named_errors
+from lmexposure.canaries.manifest import CorpusRecord, Manifest
 from lmexposure.canaries.row_schema import RowSchema
 from lmexposure.errors import CorpusError
 
+if TYPE_CHECKING:
+    from lmexposure.canaries.corpora.tables import ArrowFile, Parquet
+    from lmexposure.canaries.corpora.text import Lines
+
+    FileLayout: TypeAlias = Lines | Parquet | ArrowFile  # what a document is in a file
+else:  # their modules are imported when a file has them
+    FileLayout = Any
 SIDECAR_SUFFIX = ".canaries.json"
 # Hidden, so that whoever loads a directory of corpus files leaves it out.
 SIDECARS = ".sidecars"
@@ -35,53 +42,6 @@ _TABLES = (".csv", ".tsv")
 # What no suffix tells, as of standard input; a plain text may begin with a bracket.
 _RECORD = re.compile(rb"\{\s*[\"}]|\[\s*[\[{\"]")
 _PIECE_BYTES = 1 << 18
-
-
-class FileLayout(Protocol):
-    """What a document is in a file: its adapter."""
-
-    @property
-    def name(self) -> Any:
-        """The layout."""
-
-    @property
-    def text_field(self) -> str | None:
-        """The field that holds the text, where documents have fields."""
-
-    @property
-    def fields(self) -> Mapping[str, Any]:
-        """Constants for other fields of inserted documents."""
-
-    @property
-    def separator(self) -> str | None:
-        """The text between two documents, which a canary is scored after; None: a token's work."""
-
-    @property
-    def schema(self) -> RowSchema | None:
-        """Of chats: what a record is, and what a canary makes of it; None: documents are texts."""
-
-    @property
-    def place(self) -> str:
-        """What the place of a fill is called: "line" or "row"."""
-
-    def parts(
-        self, path: Path, *, name: str, taken: Taken | None, known: bool, first_end: bytes
-    ) -> Iterator[Any]:
-        """The parts of a file, as a source gives them."""
-
-    def compared(self, path: Path) -> AbstractContextManager[Same]:
-        """Compares what was written with what is in a file."""
-
-    def documents(self, path: Path) -> Iterator[str]:
-        """The text of each document."""
-
-    def records(self, path: Path) -> Iterator[dict[str, Any]]:
-        """Each document with all its fields, where documents have fields."""
-
-    def writer(
-        self, stream: IO[bytes], like: Path
-    ) -> AbstractContextManager[Callable[[Any], object]]:
-        """A function that writes parts into a stream, packed and typed as the file `like`."""
 
 
 def layout_named(
@@ -98,19 +58,16 @@ def layout_named(
         raise CorpusError(
             f"fields must leave out the text field {text_field!r}: the canary goes there"
         )
-    module = import_module(f"lmexposure.canaries.corpora.{ADAPTERS[name].module}")
-    layout: FileLayout
     if schema is None:
-        layout = module.layout_of(name, text_field, constants)
-        return layout
-    if name not in OF_RECORDS:
+        schema = RowSchema(text_field if name in OF_RECORDS else None, constants)
+    elif name not in OF_RECORDS:
         raise CorpusError(
             f"chats are records, and documents of layout {name!r} are texts; name the layout of "
             f"the records: {', '.join(OF_RECORDS[:-1])} or {OF_RECORDS[-1]}"
         )
-    place: Any = "line" if name == "jsonl" else "row"
-    known = replace(schema, place=place)
-    layout = module.layout_of(name, known.name, dict(known.fields), known)
+    module = import_module(f"lmexposure.canaries.corpora.{ADAPTERS[name].module}")
+    known = replace(schema, place="line" if name == "jsonl" else "row")
+    layout: FileLayout = module.layout_of(name, known)
     return layout
 
 
@@ -180,11 +137,6 @@ def _json_begun(path: Path) -> bytes:
     return begun[:1] if found else b""
 
 
-def _is_unclear(path: Path) -> bool:
-    """Whether a file would be refused whose layout is not said."""
-    return _suffix(path) in _TABLES or _json_begun(path) != b""
-
-
 def layout_of(
     manifest: Manifest,
     sources: Sequence[Path],
@@ -193,17 +145,12 @@ def layout_of(
     text_field: str | None = None,
 ) -> FileLayout:
     """What a document is in files with the canaries of a manifest, wherever these are in it."""
-    field, schema = text_field or manifest.corpus.text_field or "text", None
-    if name is None and any(map(_is_unclear, sources)):
+    schema = RowSchema.of(manifest, text_field)
+    if name is None and any(_suffix(p) in _TABLES or _json_begun(p) != b"" for p in sources):
         name = manifest.layout if manifest.layout in ADAPTERS else None
-    known = layout_for(sources, name, field)
-    if known.name in OF_RECORDS:
-        schema = RowSchema.of(manifest, text_field)
-    return (
-        known
-        if schema is None or not schema.chat
-        else layout_for(sources, known.name, field, schema=schema)
-    )
+    known = layout_for(sources, name, str(schema.name))
+    is_chat = schema.chat and known.name in OF_RECORDS
+    return layout_named(known.name, schema=schema) if is_chat else known
 
 
 def corpus_files(names: Sequence[str | Path]) -> list[Path]:
@@ -275,12 +222,12 @@ class FileCorpus:
         named = f"of {len(self.sources)} files" if several else self.sources[0].name
         return f"the corpus {named} holds only blank lines; give a file with text in it"
 
-    def about(self) -> About:
+    def about(self) -> CorpusRecord:
         """What a manifest says of these files."""
-        layout = self.layout
         name = self.sources[0].path.name if len(self.sources) == 1 else ""
-        about = About(layout.name, name, layout.text_field, tuple(layout.fields), layout.separator)
-        return about._replace(wrapping=layout.schema.record if layout.schema else None)
+        layout = self.layout
+        about = layout.schema.about()
+        return replace(about, name=name, layout=layout.name, separator=layout.separator)
 
     def sha256(self) -> str:
         """As a manifest has it: of the contents of all files, or of the texts of tables."""

@@ -17,7 +17,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from lmexposure.canaries.corpora.tables import Rows, unfit
-from lmexposure.canaries.insertion import About, Merged, Taken
+from lmexposure.canaries.insertion import Merged, Taken
+from lmexposure.canaries.manifest import CorpusRecord
 from lmexposure.canaries.row_schema import RowSchema, kind_of
 from lmexposure.errors import CorpusError
 
@@ -66,7 +67,7 @@ class InMemory(Rows):
         """All that is in memory."""
         return [self]
 
-    def about(self) -> About:
+    def about(self) -> CorpusRecord:
         """What a manifest says of the documents."""
         return self.schema.about()
 

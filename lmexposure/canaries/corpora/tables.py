@@ -1,12 +1,8 @@
-"""Tables of Arrow as parts of a corpus, and the files that hold them: Parquet and Arrow IPC.
-
-A document is a row, and one of its columns holds the text; schema and the other columns stay as
-they are.
-"""
+"""Tables of Arrow as parts of a corpus, and the files that hold them: Parquet and Arrow IPC."""
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -73,11 +69,7 @@ class TableLayout:
 
     separator: ClassVar[str | None] = None
     place: ClassVar[str] = "row"
-    text_field: str  # the column that holds the text, or where in a chat the canary is
-    # constants for other columns of inserted rows
-    fields: Mapping[str, Any] = field(default_factory=dict)
-    # of chats, whose text is all strings of a row; None: the text is one column
-    schema: RowSchema | None = None
+    schema: RowSchema  # what of a row is its text, and what a canary makes of it
 
     def tables(self, path: Path, columns: list[str] | None = None) -> Iterator[Any]:
         """The tables of a file, one at a time."""
@@ -88,7 +80,7 @@ class TableLayout:
     ) -> Iterator["TablePart"]:
         """The tables of a file as parts; of what is not known, the text alone."""
         first = 1
-        searched = [self.text_field] if self.schema is None else []
+        searched = [] if self.schema.chat else [str(self.schema.name)]
         for table in self.tables(path, None if known else searched):
             part = TablePart(table, self, first=first)
             first += len(table)
@@ -120,11 +112,11 @@ class TableLayout:
         """Refuse a table without the text."""
         import pyarrow as pa
 
-        if self.schema is not None:
+        if self.schema.chat:
             self.schema.check_columns(schema.names)
             return
-        name = self.text_field
-        for column in (name, *self.fields):
+        name = str(self.schema.name)
+        for column in (name, *self.schema.fields):
             check_once(schema.names, column)
         if name not in schema.names:
             raise CorpusError(
@@ -147,12 +139,12 @@ class TablePart(Rows):
     def texts(self) -> list[str]:
         """The text of each row, or a refusal where a row has none."""
         schema = self.layout.schema
-        if schema is not None:
+        if schema.chat:
             return [schema.text(n, row) for n, row in enumerate(self.rows.to_pylist(), self.first)]
-        texts: list[str] = self.rows.column(self.layout.text_field).to_pylist()
+        texts: list[str] = self.rows.column(schema.name).to_pylist()
         if None in texts:
             row = self.first + texts.index(None)  # type: ignore[arg-type]
-            raise CorpusError(f"row {row}: {self.layout.text_field!r} is null; leave such rows out")
+            raise CorpusError(f"row {row}: {schema.name!r} is null; leave such rows out")
         return texts
 
     @property
@@ -163,8 +155,8 @@ class TablePart(Rows):
 
     def pieces(self) -> "Iterator[TablePart]":
         """A few rows at a time, since texts take more memory in Python than in Arrow."""
-        chats, name = self.layout.schema is not None, self.layout.text_field
-        size = self.rows.nbytes if chats else self.rows.column(name).nbytes
+        schema = self.layout.schema
+        size = self.rows.nbytes if schema.chat else self.rows.column(schema.name).nbytes
         rows = max(1, min(_PIECE_ROWS, _PIECE_BYTES * len(self.rows) // max(1, size)))
         for start in range(0, len(self.rows), rows):
             piece = self.rows.slice(start, rows)
@@ -195,16 +187,10 @@ class TablePart(Rows):
         stops = [*documents, len(self.rows)]
         pieces = [self.rows.slice(a, b - a) for a, b in zip(starts, stops, strict=True)]
         rest = TablePart(pa.concat_tables(pieces), self.layout)
-        return rest, [self._canary(row) for row in documents]
-
-    def _canary(self, number: int) -> str | None:
-        """The text of an inserted row; None: it has none."""
-        schema, name = self.layout.schema, self.layout.text_field
-        if schema is None:
-            text: str | None = self.rows.column(name)[number].as_py()
-            return text
-        known: str | None = schema.canary(self.rows.slice(number, 1).to_pylist()[0])
-        return known
+        schema = self.layout.schema
+        rows = self.rows if schema.chat else self.rows.select([schema.name])
+        inserted = (rows.slice(number, 1).to_pylist()[0] for number in documents)
+        return rest, [schema.canary(row) for row in inserted]
 
     def same(self, other: Any) -> bool:
         """Whether every column of every row is the same."""
@@ -221,8 +207,7 @@ class TablePart(Rows):
         import pyarrow as pa
 
         row = self.rows.slice(number, 1)
-        schema = self.layout.schema or RowSchema(self.layout.text_field, self.layout.fields)
-        given = schema.written(text, row.column_names)
+        given = self.layout.schema.written(text, row.column_names)
         check_columns(row.column_names, given)
         for name, value in given.items():
             place = row.schema.get_field_index(name)
@@ -322,21 +307,17 @@ def _open_parquet(path: Path) -> Iterator[Any]:
 
     try:
         with open(path, "rb") as raw, ParquetFile(raw) as file:
-            _check_plain(raw, file)
+            # Encryption under a plain footer: pyarrow would end the process at such a column.
+            raw.seek(-8, os.SEEK_END)
+            footer = int.from_bytes(raw.read(4), "little")
+            if footer == file.metadata.serialized_size + _SIGNATURE_BYTES:
+                raise CorpusError("it has encrypted columns; give a file that is not encrypted")
             yield file
     except (pa.ArrowException, OSError) as failure:
         reason = getattr(failure, "strerror", None) or str(failure).split("\n")[0]
         raise CorpusError(
             f"cannot read the corpus {path}: {reason}; give a whole Parquet file"
         ) from failure
-
-
-def _check_plain(raw: IO[bytes], file: Any) -> None:
-    """Refuse encryption under a plain footer: pyarrow would end the process at such a column."""
-    raw.seek(-8, os.SEEK_END)
-    footer = int.from_bytes(raw.read(4), "little")
-    if footer == file.metadata.serialized_size + _SIGNATURE_BYTES:
-        raise CorpusError("it has encrypted columns; give a file that is not encrypted")
 
 
 def _compression(file: Any) -> Any:
@@ -414,9 +395,6 @@ def _open_arrow(path: Path) -> Iterator[tuple[Any, bool]]:
         ) from failure
 
 
-def layout_of(
-    name: str, text_field: str, fields: Mapping[str, Any], schema: RowSchema | None = None
-) -> TableLayout:
+def layout_of(name: str, schema: RowSchema) -> Parquet | ArrowFile:
     """The layout "parquet" or "arrow"."""
-    kind = {Parquet.name: Parquet, ArrowFile.name: ArrowFile}[name]
-    return kind(text_field=text_field, fields=dict(fields), schema=schema)
+    return Parquet(schema=schema) if name == Parquet.name else ArrowFile(schema=schema)

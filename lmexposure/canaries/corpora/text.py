@@ -1,11 +1,12 @@
 """Text: lines, paragraphs or JSON records, read in blocks of whole lines."""
 
+import io
 import json
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import groupby
 from pathlib import Path
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lmexposure.canaries.corpora.files import open_content, packed_writer
-from lmexposure.canaries.corpora.token_ids import bytes_of_token_ids
+from lmexposure.canaries.corpora.no_text import check_text
 from lmexposure.canaries.fills import Sought
 from lmexposure.canaries.insertion import Merged, Same, Taken, Written
 from lmexposure.canaries.row_schema import RowSchema
@@ -23,7 +24,6 @@ from lmexposure.errors import CorpusError
 
 BOM = b"\xef\xbb\xbf"
 _BLOCK_BYTES = 1 << 20
-_STRETCH = 1 << 16
 LONGEST_LINE = 1 << 26  # 64 MiB; whatever a small packed file says, it takes no more memory
 _LINE_END = ord("\n")
 _NO_TEXT = b" \t\n\r\v\f" + BOM
@@ -35,9 +35,7 @@ _Item = TypeVar("_Item")
 
 def line_end(line: bytes) -> bytes:
     r"""b"\r\n", b"\n", or b"" when the line has none; a lone \r belongs to the content."""
-    if line.endswith(b"\r\n"):
-        return b"\r\n"
-    return b"\n" if line.endswith(b"\n") else b""
+    return next((end for end in (b"\r\n", b"\n") if line.endswith(end)), b"")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +58,7 @@ class Block:
     @property
     def size(self) -> int:
         """In bytes."""
-        return len(BOM) * self.has_bom + len(self.data)
+        return len(self.content)
 
     @property
     def visible(self) -> bool:
@@ -83,38 +81,19 @@ class Block:
 
     def _places(self, documents: Iterable[int]) -> list[int]:
         """At which bytes these documents begin."""
-        starts = self._starts
-        return [self.line_start(n) if starts is None else int(starts[n]) for n in documents]
+        starts = self.line_starts if self._starts is None else self._starts
+        return [int(starts[number]) for number in documents]
 
     @cached_property
     def lines(self) -> int:
         """How many there are, with one that has no line end."""
-        return sum(self._ends) + bool(self.data and not self.data.endswith(b"\n"))
-
-    @cached_property
-    def _ends(self) -> list[int]:
-        """How many lines end in each stretch of `_STRETCH` bytes."""
-        ends = self.letters == _LINE_END
-        stretches = range(0, len(self.data), _STRETCH)
-        return [int(np.count_nonzero(ends[n : n + _STRETCH])) for n in stretches]
-
-    def line_start(self, number: int) -> int:
-        """At which byte this line begins; from 0, less than `lines`."""
-        if number == 0:
-            return 0
-        stretch, before = 0, 0
-        while before + self._ends[stretch] < number:
-            before += self._ends[stretch]
-            stretch += 1
-        start = stretch * _STRETCH
-        ends = np.flatnonzero(self.letters[start : start + _STRETCH] == _LINE_END)
-        return start + int(ends[number - before - 1]) + 1
+        ends = int(np.count_nonzero(self.letters == _LINE_END))
+        return ends + bool(self.data and not self.data.endswith(b"\n"))
 
     @cached_property
     def split(self) -> list[bytes]:
         r"""The lines with their line ends; they end at "\n" only."""
-        lines = self.data.split(b"\n")
-        return [line + b"\n" for line in lines[:-1]] + lines[-1:] * bool(lines[-1])
+        return io.BytesIO(self.data).readlines()
 
     @cached_property
     def line_starts(self) -> NDArray[np.int64]:
@@ -149,7 +128,11 @@ class Block:
         written = self.size - len(self.data)
         starts = self._places(number for number, _ in added)
         for start, (_, text) in zip(starts, added, strict=True):
-            rendered = self._rendered(start, text)
+            neighbour = self._line(start)
+            end = line_end(neighbour) or self.default_end or b"\n"
+            # Only a record can be unfit, and counting takes its time.
+            before = 0 if self.layout.scans_lines else self.data.count(b"\n", 0, start)
+            rendered = self.layout.render(text, neighbour, end, self.first_line + before)
             pieces += [self.data[done:start], rendered]
             written += start - done
             spans.append((written, len(rendered)))
@@ -172,13 +155,6 @@ class Block:
         """Whether the bytes are the same."""
         return bool(self.content == other.content)
 
-    def _rendered(self, start: int, text: str) -> bytes:
-        neighbour = self._line(start)
-        end = line_end(neighbour) or self.default_end or b"\n"
-        # Only a record can be unfit, and counting takes its time.
-        before = 0 if self.layout.scans_lines else self.data.count(b"\n", 0, start)
-        return self.layout.render(text, neighbour, end, self.first_line + before)
-
     def _line(self, start: int) -> bytes:
         return self.data[start : self.data.find(b"\n", start) + 1 or len(self.data)]
 
@@ -196,21 +172,26 @@ class Lines:
     separator: ClassVar[str | None] = "\n"
     scans_lines: ClassVar[bool] = True
     place: ClassVar[str] = "line"
-    text_field: ClassVar[str | None] = None
-    fields: ClassVar[Mapping[str, Any]] = {}
-    schema: ClassVar[RowSchema | None] = None
+    schema: RowSchema  # what of a line is its text, and what a canary makes of it
 
     def starts(self, block: Block) -> NDArray[np.int64] | None:
         """At which bytes of the block its documents begin; None: wherever a line does."""
         return None
 
     def searched(self, block: Block, sought: Sought) -> Iterator[tuple[int, str]]:
-        """See `insertion.Part`."""
-        places = sought.places(block.data)
+        """The lines that may hold a fill, or all of the block; no fill is longer than a line."""
+        data, number, stop = block.data, block.first_line, 0
+        places = sought.places(data)
         if places is None or len(places) > _MANY:
-            yield block.first_line, block.data.decode()
-        else:
-            yield from _lines_at(block, places)
+            yield number, data.decode()
+            return
+        for at in places:  # ascending
+            if at >= stop:
+                start = max(data.rfind(b"\n", stop, at) + 1, stop)
+                number += data.count(b"\n", stop, start)
+                stop = data.find(b"\n", at) + 1 or len(data)
+                yield number, data[start:stop].decode(errors="replace")
+                number += 1
 
     def render(self, text: str, neighbour: bytes, end: bytes, number: int) -> bytes:
         """The bytes to insert before line `number`, `neighbour`; `end` is the line end to use."""
@@ -246,38 +227,30 @@ class Lines:
     ) -> Iterator[Block]:
         """Blocks of about this many bytes, each read (and taken) while others are worked on."""
         _keep_freed_blocks()
-        with open_content(path) as stream:
-            name = name or str(path)
-            pieces = _whole_lines(name, stream, block_bytes, taken)
-            with closing(ahead(pieces)) as ready:
-                yield from self._blocks(name, ready, known=known, first_end=first_end)
-
-    def streamed(self, name: str, stream: IO[bytes], taken: Taken | None) -> Iterator[Block]:
-        """The same of a stream, which messages call `name`; no more is read than is asked for."""
-        return self._blocks(name, _whole_lines(name, stream, _BLOCK_BYTES, taken))
-
-    def _blocks(
-        self, name: str, pieces: Iterable[bytes], *, known: bool = False, first_end: bytes = b""
-    ) -> Iterator[Block]:
+        name = name or str(path)
         offset, number, after_blank = 0, 1, True
-        for data in pieces:
-            if not known:
-                _check_text(name, data, offset)
-            has_bom = offset == 0 and data.startswith(BOM)
-            offset += len(data)
-            data = data[len(BOM) * has_bom :]
-            first_end = first_end or line_end(data[: data.find(b"\n") + 1])
-            block = Block(
-                layout=self,
-                data=data,
-                first_line=number,
-                has_bom=has_bom,
-                after_blank=after_blank,
-                default_end=first_end,
-            )
-            if data:
-                yield block
-            number, after_blank = number + block.lines, block.ends_blank
+        with (
+            open_content(path) as stream,
+            closing(ahead(_whole_lines(name, stream, block_bytes, taken))) as ready,
+        ):
+            for data in ready:
+                if not known:
+                    check_text(name, data, offset)
+                has_bom = offset == 0 and data.startswith(BOM)
+                offset += len(data)
+                data = data[len(BOM) * has_bom :]
+                first_end = first_end or line_end(data[: data.find(b"\n") + 1])
+                block = Block(
+                    layout=self,
+                    data=data,
+                    first_line=number,
+                    has_bom=has_bom,
+                    after_blank=after_blank,
+                    default_end=first_end,
+                )
+                if data:
+                    yield block
+                number, after_blank = number + block.lines, block.ends_blank
         if number == 1:
             raise CorpusError(f"the corpus {name} is empty; give a file with text in it")
 
@@ -333,13 +306,11 @@ class Paragraphs(Lines):
 
 @dataclass(frozen=True, kw_only=True)
 class Records(Lines):
-    """Every line that is not blank is a JSON object; the document is one of its fields."""
+    """Every line that is not blank is a JSON object; its text is a field, or a chat's strings."""
 
     name: ClassVar[Literal["lines", "paragraphs", "jsonl"]] = "jsonl"
     separator: ClassVar[str | None] = None
     scans_lines: ClassVar[bool] = False
-    text_field: str  # type: ignore[misc]
-    fields: Mapping[str, Any] = field(default_factory=dict)  # type: ignore[misc]
 
     def starts(self, block: Block) -> NDArray[np.int64]:
         """At which bytes a line begins that is not blank."""
@@ -350,21 +321,22 @@ class Records(Lines):
 
     def searched(self, block: Block, sought: Sought) -> Iterator[tuple[int, str]]:
         """The texts of the records that may hold a fill."""
-        texts = self._quick_texts(block)
-        numbered = self._texts(block) if texts is None else enumerate(texts, block.first_line)
-        return sought.among(numbered)
+        return sought.among(self._texts(block))
 
     def render(self, text: str, neighbour: bytes, end: bytes, number: int) -> bytes:
         """A record like its neighbour, with this text and the constants."""
-        record = {**self._record(neighbour, number), **self.fields, self.text_field: text}
-        return json.dumps(record).encode() + end
+        record = json_object(neighbour, number)
+        if not self.schema.chat:
+            self._text(record, number)  # refuses a record without one
+        return json.dumps(self.schema.row(record, text)).encode() + end
 
     def text(self, line: bytes) -> str | None:
         """The text of the record of this line; None: it is none."""
         try:
-            return str(self._record(line, 1)[self.text_field])
+            found = self.schema.canary(json_object(line, 1))
         except CorpusError:
             return None
+        return found if isinstance(found, str) else None
 
     def documents(self, path: Path) -> Iterator[str]:
         """The text of each record."""
@@ -375,19 +347,23 @@ class Records(Lines):
     def records(self, path: Path) -> Iterator[dict[str, Any]]:
         """Each record with all its fields."""
         for block in self.parts(path):
-            for number, line in enumerate(block.split, block.first_line):
-                if not line.isspace():
-                    yield json_object(line, number)
+            for number, line in _filled(block):
+                yield json_object(line, number)
 
     def _texts(self, block: Block) -> Iterator[tuple[int, str]]:
         """(number of the line, text) of each record."""
-        texts = self._quick_texts(block)
+        texts = None if self.schema.chat else self._quick_texts(block)
         if texts is not None:
             yield from enumerate(texts, block.first_line)
             return
-        for number, line in enumerate(block.split, block.first_line):
-            if not line.isspace():
-                yield number, str(self._record(line, number)[self.text_field])
+        for number, line in _filled(block):
+            try:
+                record = self._loads(line)
+            except (ValueError, RecursionError):
+                record = None
+            if not isinstance(record, dict):  # what is wrong, or what orjson does not read
+                record = json_object(line, number)
+            yield number, self._text(record, number)
 
     @cached_property
     def _loads(self) -> Callable[[bytes], Any]:
@@ -401,7 +377,7 @@ class Records(Lines):
 
     def _quick_texts(self, block: Block) -> list[str] | None:
         """The texts, or None where a line is blank, or must be read on its own."""
-        loads, name = self._loads, self.text_field
+        loads, name = self._loads, self.schema.name
         try:
             texts = [loads(line)[name] for line in block.split]
         except (ValueError, KeyError, TypeError, IndexError, RecursionError):
@@ -412,72 +388,29 @@ class Records(Lines):
         quick = loads is not json.loads or all(map(str.isprintable, texts))
         return texts if quick else None
 
-    def _record(self, line: bytes, number: int) -> dict[str, Any]:
-        record = json_object(line, number)
-        if not isinstance(record.get(self.text_field), str):
-            what = "is not a string" if self.text_field in record else "is missing"
+    def _text(self, record: dict[str, Any], number: int) -> str:
+        name = self.schema.name
+        if not self.schema.chat and not isinstance(record.get(str(name)), str):
+            what = "is not a string" if name in record else "is missing"
             raise CorpusError(
-                f"line {number}: field {self.text_field!r} {what}; name the field that holds the "
+                f"line {number}: field {name!r} {what}; name the field that holds the "
                 f"text (this record has {', '.join(map(repr, record)) or 'none'})"
             )
-        check_characters(number, record[self.text_field])
-        return record
-
-
-@dataclass(frozen=True, kw_only=True)
-class Chats(Records):
-    """Every line that is not blank is a JSON object, whose text is all its strings together."""
-
-    # where in a record a canary is, and what is around it
-    schema: RowSchema  # type: ignore[misc]
-
-    def searched(self, block: Block, sought: Sought) -> Iterator[tuple[int, str]]:
-        """The texts of the records that may hold a fill."""
-        return sought.among(self._texts(block))
-
-    def render(self, text: str, neighbour: bytes, end: bytes, number: int) -> bytes:
-        """A record like its neighbour, with this text in its wrapping and the constants."""
-        return json.dumps(self.schema.row(json_object(neighbour, number), text)).encode() + end
-
-    def text(self, line: bytes) -> str | None:
-        """The canary of the record of this line; None: it is none."""
+        text = str(self.schema.text(number, record))
         try:
-            found = self.schema.canary(json_object(line, 1))
-        except CorpusError:
-            return None
-        return found if isinstance(found, str) else None
-
-    def documents(self, path: Path) -> Iterator[str]:
-        """All strings of each record."""
-        for block in self.parts(path):
-            for _, text in self._texts(block):
-                yield text
-
-    def _texts(self, block: Block) -> Iterator[tuple[int, str]]:
-        """(number of the line, all strings) of each record."""
-        for number, line in enumerate(block.split, block.first_line):
-            if not line.isspace():
-                text = self.schema.text(number, self._read(line, number))
-                check_characters(number, text)
-                yield number, text
-
-    def _read(self, line: bytes, number: int) -> Any:
-        try:
-            record = self._loads(line)
-        except (ValueError, RecursionError):
-            return json_object(line, number)  # says what is wrong, or reads what orjson does not
-        return record if isinstance(record, dict) else json_object(line, number)
+            text.encode()
+        except UnicodeEncodeError as failure:
+            raise CorpusError(
+                f"line {number}: the text holds a lone surrogate at character {failure.start}, "
+                "which is no character; mend the record"
+            ) from None
+        return text
 
 
-def check_characters(number: int, text: str) -> None:
-    """Refuse half of a surrogate pair in the text of this line."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as failure:
-        raise CorpusError(
-            f"line {number}: the text holds a lone surrogate at character {failure.start}, "
-            "which is no character; mend the record"
-        ) from None
+def _filled(block: Block) -> Iterator[tuple[int, bytes]]:
+    """The lines that are not blank, with their numbers."""
+    lines = enumerate(block.split, block.first_line)
+    return ((number, line) for number, line in lines if not line.isspace())
 
 
 def json_object(line: bytes, number: int) -> dict[str, Any]:
@@ -494,24 +427,17 @@ def json_object(line: bytes, number: int) -> dict[str, Any]:
     return record
 
 
-TextLayout = Lines  # or one of its kinds
-
-
-def layout_of(
-    name: str, text_field: str, fields: Mapping[str, Any], schema: RowSchema | None = None
-) -> TextLayout:
+def layout_of(name: str, schema: RowSchema) -> Lines:
     """The layout with this name; constants must be JSON, and go with records, as chats do."""
-    if name != Records.name:
-        if fields:
-            raise CorpusError(f"fields={sorted(fields)} go with layout 'jsonl', not {name!r}")
-        return Paragraphs() if name == Paragraphs.name else Lines()
+    fields = sorted(schema.fields)
+    if name != Records.name and fields:
+        raise CorpusError(f"fields={fields} go with layout 'jsonl', not {name!r}")
     try:
-        json.dumps(dict(fields))
+        json.dumps(schema.fields)
     except (TypeError, ValueError) as failure:
-        raise CorpusError(f"fields={sorted(fields)} must be JSON values: {failure}") from None
-    if schema is not None:
-        return Chats(text_field=text_field, fields=dict(fields), schema=schema)
-    return Records(text_field=text_field, fields=dict(fields))
+        raise CorpusError(f"fields={fields} must be JSON values: {failure}") from None
+    kinds: tuple[type[Lines], ...] = (Lines, Paragraphs, Records)
+    return next(kind for kind in kinds if kind.name == name)(schema=schema)
 
 
 @cache
@@ -523,7 +449,11 @@ def _keep_freed_blocks() -> None:
 def _whole_lines(name: str, stream: IO[bytes], size: int, taken: Taken | None) -> Iterator[bytes]:
     """Pieces of about this many bytes that end with a line, or the stream."""
     done = 0
-    while data := _read(stream, size):
+    while data := stream.read(size):
+        if not data.endswith(b"\n"):
+            data += stream.readline(LONGEST_LINE)
+        if data.endswith(b"\n") and data[data.rfind(b"\n", 0, -1) + 1 :].strip(_NO_TEXT):
+            data += stream.readline(LONGEST_LINE)
         start = data.rfind(b"\n") + 1
         if len(data) - start >= LONGEST_LINE:
             raise CorpusError(
@@ -536,15 +466,6 @@ def _whole_lines(name: str, stream: IO[bytes], size: int, taken: Taken | None) -
         yield data
 
 
-def _read(stream: IO[bytes], size: int) -> bytes:
-    data = stream.read(size)
-    if not data.endswith(b"\n"):
-        data += stream.readline(LONGEST_LINE)
-    if data.endswith(b"\n") and data[data.rfind(b"\n", 0, -1) + 1 :].strip(_NO_TEXT):
-        data += stream.readline(LONGEST_LINE)
-    return data
-
-
 def ahead(items: Iterator[_Item]) -> Generator[_Item, None, None]:
     """The same items, none of them None; the next few are made while this one is worked on."""
     with ThreadPoolExecutor(max_workers=1) as pool:
@@ -552,62 +473,3 @@ def ahead(items: Iterator[_Item]) -> Generator[_Item, None, None]:
         while (found := waiting.popleft().result()) is not None:
             waiting.append(pool.submit(next, items, None))
             yield found
-
-
-def _check_text(name: str, data: bytes, offset: int) -> None:
-    if offset == 0 and data.startswith(b"\x1f\x8b"):
-        raise CorpusError(
-            f"the corpus {name} is packed by gzip; unpack it first, with gzip -dc, or give a file "
-            "whose name ends in .gz"
-        )
-    binary = data.find(b"\0")
-    if binary >= 0:
-        _refuse_token_ids(name, data, offset)
-        raise CorpusError(
-            f"the corpus {name} is binary or UTF-16: NUL byte at offset {offset + binary}; "
-            "convert it to UTF-8 text"
-        )
-    if data.isascii() or (len(data) >= _BLOCK_BYTES and _is_utf8(data)):
-        return
-    try:
-        data.decode()
-    except UnicodeDecodeError as failure:
-        _refuse_token_ids(name, data, offset)
-        raise CorpusError(
-            f"the corpus {name} is not UTF-8: bad byte 0x{data[failure.start]:02x} at offset "
-            f"{offset + failure.start}; convert it to UTF-8"
-        ) from None
-
-
-def _refuse_token_ids(name: str, data: bytes, offset: int) -> None:
-    """Of what is no text, say where it was tokenised already."""
-    size = bytes_of_token_ids(data) if offset == 0 else None
-    if size is not None:
-        raise CorpusError(
-            f"the corpus {name} looks like token ids of {size} bytes each, as nanoGPT's train.bin "
-            "and llm.c's shards are; canaries are text: insert before tokenising, and give the text"
-        ) from None
-
-
-def _is_utf8(data: bytes) -> bool:
-    """The same as to decode it; an insertion takes 1.1 times as long without. For large files."""
-    import pyarrow as pa
-
-    ends = pa.py_buffer(np.array([0, len(data)], dtype=np.int64))
-    try:
-        pa.LargeStringArray.from_buffers(1, ends, pa.py_buffer(data)).validate(full=True)
-    except pa.ArrowInvalid:
-        return False
-    return True
-
-
-def _lines_at(block: Block, places: Iterable[int]) -> Iterator[tuple[int, str]]:
-    """The lines that hold these bytes, ascending, each with its number; no fill is longer."""
-    data, number, stop = block.data, block.first_line, 0
-    for at in places:
-        if at >= stop:
-            start = max(data.rfind(b"\n", stop, at) + 1, stop)
-            number += data.count(b"\n", stop, start)
-            stop = data.find(b"\n", at) + 1 or len(data)
-            yield number, data[start:stop].decode(errors="replace")
-            number += 1

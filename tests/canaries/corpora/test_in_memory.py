@@ -163,11 +163,7 @@ REFUSED: list[tuple[Any, dict[str, Any], str]] = [
     (table(messages=[""] * 6), {"text_field": "x"}, "no column 'x'.*; chats take a wrapping"),
     (Dataset.from_dict({"text": ["a", None]}), {}, "record 2 is of type NoneType"),
     (Dataset.from_dict({"text": ["a", "My PIN is 1234"]}), {}, r"pin 1 times \(record 2\)"),
-    (
-        FRAME,
-        {"text_field": "body"},
-        "frame has no 'body'; it has text, id, flag, kind: name",
-    ),
+    (FRAME, {"text_field": "body"}, "frame has no 'body'; it has text, id, flag, kind: name"),
     (FRAME, {"fields": {"source": 1}}, "no column 'source'; there are text, id"),
     (FRAME, {"fields": {"id": "x"}}, "for column 'id' is not of its type, int"),
     (FRAME, {"fields": {"id": [1, 2]}}, "constant for column 'id' is not of its type, int64"),
@@ -178,11 +174,7 @@ REFUSED: list[tuple[Any, dict[str, Any], str]] = [
     (FRAME, {"text_field": "kind"}, "the text or constant for column 'kind' is not of its type, c"),
     (TWICE, {"fields": {"n": 3}}, "there are two columns 'n'; rename one"),
     (TWICE.rename(columns={"n": "text"}), {}, "there are two columns 'text'; rename one"),
-    (
-        IterableDatasetDict(train=table()),
-        {},
-        "each split is a stream; give one of them: 'train'",
-    ),
+    (IterableDatasetDict(train=table()), {}, "each split is a stream; give one of them: 'train'"),
 ]
 
 

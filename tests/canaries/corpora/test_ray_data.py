@@ -11,13 +11,8 @@ from canaries import test_chats_in_engines as chats
 from naive_insertion import with_canaries
 
 import lmexposure as lx
-from lmexposure.canaries import (
-    Format,
-    InsertionStep,
-    Manifest,
-    Plan,
-)
-from lmexposure.canaries.corpora.streams import insert_into_ray, number_documents
+from lmexposure.canaries import Format, InsertionStep, Manifest, Plan
+from lmexposure.canaries.documents import insert_into_ray, number_documents
 from lmexposure.errors import CorpusError, ManifestError
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
@@ -122,24 +117,23 @@ def test_without_numbers_they_are_those_of_the_source(
 
 
 @pytest.mark.parametrize(
-    ("ids", "total", "message"),
+    ("ids", "options", "message"),
     [
-        (range(SIZE), SIZE + 1, "there are 60 rows, but total=61; count them again"),
-        (range(SIZE), SIZE - 1, "there is a document 59, but with total=59"),
-        ([*range(SIZE - 1), 5], SIZE, "column 'id' holds a number twice and lacks another"),
-        ([str(one) for one in range(SIZE)], SIZE, "the number '0' of type str"),
+        (range(SIZE), {"total": SIZE + 1}, "there are 60 rows, but total=61; count them again"),
+        (range(SIZE), {"total": SIZE - 1}, "there is a document 59, but with total=59"),
+        ([*range(SIZE - 1), 5], {}, "column 'id' holds a number twice and lacks another"),
+        ([str(one) for one in range(SIZE)], {}, "the number '0' of type str"),
+        (range(SIZE), {"text_field": "body"}, "no column 'body'; there are text, id"),
+        (
+            range(SIZE),
+            {"fields": {"document": 1}, "id_column": None},
+            "no column 'document'; there are text, id",
+        ),
     ],
 )
-def test_refused_ids(ray: Any, ids: Any, total: int, message: str) -> None:
+def test_refused_data_sets(ray: Any, ids: Any, options: dict[str, Any], message: str) -> None:
     with pytest.raises(CorpusError, match=message):
-        inserted(table(ray, 8, ids=ids), total=total)
-
-
-def test_refused_data_sets(ray: Any) -> None:
-    with pytest.raises(CorpusError, match="no column 'body'; there are text, id"):
-        inserted(table(ray), text_field="body")
-    with pytest.raises(CorpusError, match="no column 'document'; there are text, id"):
-        inserted(table(ray), fields={"document": 1}, id_column=None)
+        inserted(table(ray, 8, ids=ids), **options)
 
 
 def test_the_example(ray: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,13 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from naive_insertion import with_canaries
 
-from lmexposure.canaries import (
-    Format,
-    InsertionStep,
-    Manifest,
-    Plan,
-)
-from lmexposure.canaries.corpora.streams import hash_sum, id_sums, insert_into_stream, with_numbers
+from lmexposure.canaries import Format, InsertionStep, Manifest, Plan
+from lmexposure.canaries.documents import hash_sum, id_sums, insert_into_stream, with_numbers
 from lmexposure.canaries.plan import draw
 from lmexposure.errors import CorpusError
 

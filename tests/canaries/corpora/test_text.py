@@ -11,28 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmexposure.canaries import (
-    FileCorpus,
-    Format,
-    Plan,
-    insert_files,
-    layout_named,
-    read_documents,
-)
-from lmexposure.canaries.corpora.text import (
-    Block,
-    TextLayout,
-    ahead,
-    layout_of,
-)
+from lmexposure.canaries import FileCorpus, Format, Plan, insert_files, layout_named, read_documents
+from lmexposure.canaries.corpora.text import Block, ahead, layout_of
 from lmexposure.canaries.fills import Sought, count_fills
 from lmexposure.canaries.insertion import scan_corpus
+from lmexposure.canaries.row_schema import RowSchema
 from lmexposure.canaries.text_search import word_places
 from lmexposure.errors import CorpusError
 
-LINES: TextLayout = layout_of("lines", "text", {})
-JSONL: TextLayout = layout_of("jsonl", "text", {})
-PARAGRAPHS: TextLayout = layout_of("paragraphs", "text", {})
+LINES = layout_of("lines", RowSchema())
+JSONL = layout_of("jsonl", RowSchema("text"))
+PARAGRAPHS = layout_of("paragraphs", RowSchema())
 PIN = Format(name="pin", template="Mé PIN is {digits:2}")
 CODE = Format(name="code", template="code {lower:2}")
 BARE = Format(name="bare", template="{digits:2} is bare")
