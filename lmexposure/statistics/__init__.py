@@ -191,11 +191,7 @@ if TYPE_CHECKING:
         skew_normal_log_cdf,
     )
     from lmexposure.statistics.summary import exposure_summary
-    from lmexposure.statistics.witness import (
-        draws_needed,
-        witness_certificate,
-        witness_p_value,
-    )
+    from lmexposure.statistics.witness import draws_needed, witness_certificate, witness_p_value
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
 

@@ -115,10 +115,7 @@ def _divergences(shifts: NDArray[np.float64], rate: float) -> NDArray[np.float64
 
 
 def _epsilons(
-    place: NDArray[np.intp],
-    steps: NDArray[np.float64],
-    table: NDArray[np.float64],
-    delta: float,
+    place: NDArray[np.intp], steps: NDArray[np.float64], table: NDArray[np.float64], delta: float
 ) -> NDArray[np.float64]:
     spent = np.zeros((place.shape[1], len(_ORDERS)))
     for row, times in zip(place, steps, strict=True):

@@ -309,9 +309,7 @@ def _largest(primary: Sequence[tuple[EpsilonBound, ScoreClass]]) -> PrimaryBound
 
 
 def _power(
-    claim: Claim,
-    primary: Sequence[tuple[EpsilonBound, ScoreClass]],
-    probability: float | None,
+    claim: Claim, primary: Sequence[tuple[EpsilonBound, ScoreClass]], probability: float | None
 ) -> dict[str, Any]:
     """What the class that could show most could have shown; nothing without coins."""
     if probability is None or not primary:

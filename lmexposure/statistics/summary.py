@@ -15,11 +15,7 @@ from lmexposure._validate import bits_array, fraction, integer
 from lmexposure.errors import InputError
 from lmexposure.statistics.arrays import midranks
 from lmexposure.statistics.exposures import SampledExposure
-from lmexposure.statistics.intervals import (
-    estimated_quantile,
-    mean_interval,
-    quantile_interval,
-)
+from lmexposure.statistics.intervals import estimated_quantile, mean_interval, quantile_interval
 from lmexposure.statistics.results import (
     GUESSING,
     ControlsComparison,

@@ -369,8 +369,7 @@ def timed_training(
 ) -> float:
     """Seconds that the first model takes at most, training and scores, from its first steps."""
     seconds, _ = _timed(
-        steps,
-        lambda timer: train_alone(directory, 0, out=out, training=training, progress=timer),
+        steps, lambda timer: train_alone(directory, 0, out=out, training=training, progress=timer)
     )
     return seconds * _with_scores(directory)
 

@@ -198,8 +198,5 @@ class _Class:
 
     def _row(self, question: Question, chosen_from: int, bound: EpsilonBound) -> SweepBound:
         return SweepBound(
-            question=question,
-            repetitions=self.repetitions,
-            chosen_from=chosen_from,
-            bound=bound,
+            question=question, repetitions=self.repetitions, chosen_from=chosen_from, bound=bound
         )

@@ -20,13 +20,7 @@ from lmexposure.statistics import (
     roc_curve,
     tpr_at_fpr,
 )
-from lmexposure.studies import (
-    SweepCurve,
-    SweepPlan,
-    SweepScore,
-    SweepText,
-    WorstText,
-)
+from lmexposure.studies import SweepCurve, SweepPlan, SweepScore, SweepText, WorstText
 from lmexposure.sweeps.attacks import Cells, Flags, Floats, Group, attack_cells, pairs_of
 
 Places = NDArray[np.intp]

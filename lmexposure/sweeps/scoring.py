@@ -59,10 +59,7 @@ def rows_of(tokenizer: Any, corpus: SweepCorpus, plan: SweepPlan) -> Rows:
         encoded = encode_documents(tokenizer, others, context=corpus.separator)
         leads = tuple(ids[:_LONGEST_LEAD] for ids in encoded)
     return Rows(
-        texts=(
-            *_canaries(tokenizer, corpus, canaries),
-            *_documents(tokenizer, corpus, numbers),
-        ),
+        texts=(*_canaries(tokenizer, corpus, canaries), *_documents(tokenizer, corpus, numbers)),
         leads=leads,
     )
 

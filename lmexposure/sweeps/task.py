@@ -198,9 +198,7 @@ class SweepDirectory:
     def training(self, number: int, loaded: LoadedModel) -> TrainingSettings:
         """How a model is trained; on the CPU in one thread, so that all machines agree."""
         chosen = training_settings(
-            self.settings,
-            loaded.window,
-            records=self.corpus.wrapping is not None,
+            self.settings, loaded.window, records=self.corpus.wrapping is not None
         )
         threads = 1 if loaded.device == "cpu" else chosen.threads
         return replace(chosen, seed=self.seed(number), threads=threads)

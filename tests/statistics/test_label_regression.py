@@ -41,9 +41,7 @@ def _slow(
             continue
 
         def loss(
-            weights: NDArray[np.float64],
-            x: NDArray[np.float64] = x,
-            y: NDArray[np.bool_] = y,
+            weights: NDArray[np.float64], x: NDArray[np.float64] = x, y: NDArray[np.bool_] = y
         ) -> tuple[float, NDArray[np.float64]]:
             z = weights[0] + x @ weights[1:]
             missed = special.expit(z) - y

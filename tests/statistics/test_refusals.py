@@ -112,12 +112,7 @@ GROUP = ScoreClass(
     formats=("pin",), repetitions=1, scores=X[:, 0], included=COINS[:, 0], references=X[:, 1]
 )
 COUNTS = {"canaries": 10, "guesses": 8, "correct": 5}
-TWO_BY_TWO = {
-    "false_negatives": 1,
-    "false_positives": 1,
-    "true_negatives": 1,
-    "true_positives": 1,
-}
+TWO_BY_TWO = {"false_negatives": 1, "false_positives": 1, "true_negatives": 1, "true_positives": 1}
 
 OUT_OF_RANGE: dict[str, tuple[tuple[float, ...], str]] = {
     "significance": ((0, 1, 2), "must lie strictly between 0 and 1"),
@@ -239,8 +234,7 @@ def test_coins_that_do_not_fit_their_steps_are_refused(call: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "call",
-    [one_run_epsilon, of(one_run_fdp_epsilon, delta=0.1), of(one_run_p_value, epsilon=1.0)],
+    "call", [one_run_epsilon, of(one_run_fdp_epsilon, delta=0.1), of(one_run_p_value, epsilon=1.0)]
 )
 def test_counts_that_do_not_fit_are_refused(call: Any) -> None:
     for changed, message in (

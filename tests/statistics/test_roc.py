@@ -3,10 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmexposure.statistics import (
-    concave_hull,
-    roc_curve,
-)
+from lmexposure.statistics import concave_hull, roc_curve
 
 SCORES = st.lists(st.integers(-4, 4), min_size=1, max_size=25)
 

@@ -9,12 +9,7 @@ from known import known
 from made_matrices import ALL, made_matrices, made_models, made_plan
 
 from lmexposure.statistics import mean_difference, memorisation_test, per_text_epsilon
-from lmexposure.studies import (
-    CounterfactualGroup,
-    FailedModel,
-    SweepCounterfactual,
-    SweepPlan,
-)
+from lmexposure.studies import CounterfactualGroup, FailedModel, SweepCounterfactual, SweepPlan
 from lmexposure.sweeps import Matrices, analyse
 
 NAMES = ("log_perplexity", "secret_tokens")

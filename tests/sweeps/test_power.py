@@ -23,13 +23,7 @@ def _plan(*, seed: int = 0, shares: bool = True) -> Any:
         half[:, 3 * (_EACH // 2) :] = False
         fewer = {0.5: half, 0.0: np.zeros((8, 3 * _EACH), dtype=bool)}
     return made_plan(
-        _MODELS,
-        3 * _EACH,
-        kinds=_KINDS,
-        chosen=_CHOSEN,
-        fewer=fewer,
-        seed=seed,
-        attack="plain",
+        _MODELS, 3 * _EACH, kinds=_KINDS, chosen=_CHOSEN, fewer=fewer, seed=seed, attack="plain"
     )
 
 

@@ -66,10 +66,7 @@ _GAUSSIAN_GUESSES = (
 
 # Of Python's own: for one number at a time they are ten times as fast as scipy's.
 _NORMAL, _ROOT_2 = NormalDist(), math.sqrt(2)
-_GAUSSIAN_COINS = (
-    *FAIR_COINS,
-    _MU_GDP,
-)
+_GAUSSIAN_COINS = (*FAIR_COINS, _MU_GDP)
 # Guesses as shares of the canaries. A shift of all canaries shows best where few of the clearest
 # are guessed, from both ends; the memorisation of a part shows at the top alone. What the top
 # costs the former is .1 of epsilon; without it the latter loses 3 (1,000 canaries, 30 % of them).

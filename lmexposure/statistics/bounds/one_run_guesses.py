@@ -5,12 +5,7 @@ from scipy import special
 
 from lmexposure._validate import delta_of_dp, integer
 from lmexposure.errors import InputError
-from lmexposure.statistics.bounds.bound import (
-    Terms,
-    at_least_zero,
-    guess_notes,
-    largest_rejected,
-)
+from lmexposure.statistics.bounds.bound import Terms, at_least_zero, guess_notes, largest_rejected
 from lmexposure.statistics.bounds.one_run import binomial_window
 from lmexposure.statistics.results import EpsilonBound
 

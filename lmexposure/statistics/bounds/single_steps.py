@@ -123,11 +123,7 @@ def step_rates_epsilon(
 
 
 def step_noise_epsilon(
-    scores: ArrayLike,
-    included: ArrayLike,
-    *,
-    significance: float = 0.05,
-    delta: float,
+    scores: ArrayLike, included: ArrayLike, *, significance: float = 0.05, delta: float
 ) -> GaussianEpsilon:
     """Bound the mu of a step by the spread of its scores; their noise is normal.
 

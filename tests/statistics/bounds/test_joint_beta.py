@@ -4,10 +4,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from lmexposure.statistics import (
-    JointBetaEpsilon,
-    joint_beta_epsilon,
-)
+from lmexposure.statistics import JointBetaEpsilon, joint_beta_epsilon
 from lmexposure.statistics.bounds.bound import Terms
 
 

@@ -84,12 +84,7 @@ MOST = 24
 
 @pytest.mark.parametrize(
     ("mechanism", "epsilon"),
-    [
-        (laplace, 0.0),
-        (randomised_response, 1.0),
-        (xor_pairs, 1.0),
-        (shared_noise, 1.0),
-    ],
+    [(laplace, 0.0), (randomised_response, 1.0), (xor_pairs, 1.0), (shared_noise, 1.0)],
 )
 def test_coverage(mechanism: Mechanism, epsilon: float) -> None:
     assert np.sum(values(mechanism, epsilon, m=400) > epsilon) <= MOST

@@ -4,10 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from lmexposure.statistics import (
-    one_run_epsilon,
-    one_run_p_value,
-)
+from lmexposure.statistics import one_run_epsilon, one_run_p_value
 
 # Steinke, Nasr, Jagielski 2023 (arXiv 2305.08846), Theorem 5.2 and Appendix D. The first four rows
 # of CASES are published there; jax_privacy and ml_privacy_meter print the others alike.
