@@ -25,12 +25,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import special
 
 from lmexposure._validate import coverage, integer
 from lmexposure.errors import InputError
 from lmexposure.statistics.arrays import (
+    Counts,
     Flags,
     Floats,
     Sides,
@@ -54,8 +55,8 @@ class CounterfactualMemorisation:
 
     # models_in, models_out: that had the text, and that had not, shape (N,); with fewer than two on
     # a side all else is NaN
-    models_in: NDArray[np.int64]
-    models_out: NDArray[np.int64]
+    models_in: Counts
+    models_out: Counts
     # mean_in, mean_out: of the score in these models, in its unit, shape (N,)
     mean_in: Floats
     mean_out: Floats
@@ -79,8 +80,8 @@ class Influence:
     """What each of N texts changes in the score of each of V others; higher = made it likelier."""
 
     # models_in, models_out: that had the text, and that had not, shape (N,)
-    models_in: NDArray[np.int64]
-    models_out: NDArray[np.int64]
+    models_in: Counts
+    models_out: Counts
     # mean score of the other text in the models with the text less that in the models without,
     # shape (N, V); NaN with fewer than two models on a side
     value: Floats
@@ -239,9 +240,7 @@ def _newcombe(
     return low, high
 
 
-def _wilson(
-    rates: Floats, models: NDArray[np.int64], level: float
-) -> tuple[Floats, Floats, Floats]:
+def _wilson(rates: Floats, models: Counts, level: float) -> tuple[Floats, Floats, Floats]:
     """Rate, low end and high end, shape (N,) each; Wilson 1927."""
     rates = np.clip(rates, 0.0, 1.0)
     z2 = special.ndtri((1 + level) / 2) ** 2 / np.maximum(models, 1)

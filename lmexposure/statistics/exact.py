@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from lmexposure._validate import bits_array, integer, positive
 from lmexposure.errors import InputError
-from lmexposure.statistics.arrays import column
+from lmexposure.statistics.arrays import Flags, Floats, column
 from lmexposure.statistics.results import Estimate, Method
 
 _CERTIFIED = (
@@ -40,8 +40,8 @@ _EMPIRICAL = (
 class CertifiedExposure:
     """Proven lower bounds of exposure in bits, which rest on no sample; higher = more memorised."""
 
-    low: NDArray[np.float64]
-    secret_bits: NDArray[np.float64]
+    low: Floats
+    secret_bits: Floats
     space_bits: float
 
     def canary(self, i: int) -> Estimate:
@@ -90,18 +90,18 @@ def certified_exposure(space_bits: float, secret_bits: ArrayLike) -> CertifiedEx
 class ExactExposure:
     """Exposures from proven counts, in bits; higher = more memorised; columns of shape (n,)."""
 
-    value: NDArray[np.float64]  # log2(space_size) - log2(rank)
+    value: Floats  # log2(space_size) - log2(rank)
     # low, high: the point itself where the count was finished, else what is open, at level 1
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
+    low: Floats
+    high: Floats
     # rank, place: where the count was not finished, the most that is still possible
     rank_low: tuple[int, ...]
     rank: tuple[int, ...]
     place_low: tuple[int, ...]
     place: tuple[int, ...]
-    capped: NDArray[np.bool_]  # `value` = `low` is a lower bound, to be shown with ">="
+    capped: Flags  # `value` = `low` is a lower bound, to be shown with ">="
     methods: tuple[Method, ...]  # "exact", "exact up to an empirical margin" or "bounded"
-    empirical: NDArray[np.bool_]
+    empirical: Flags
     steps: int | None
     warnings: tuple[str, ...]
 
@@ -159,7 +159,7 @@ def exact_exposure(
 
 
 def _result(
-    counts: dict[str, tuple[int, ...]], empirical: NDArray[np.bool_], size: int, steps: int | None
+    counts: dict[str, tuple[int, ...]], empirical: Flags, size: int, steps: int | None
 ) -> ExactExposure:
     """Bounds of ranks to bounds of exposures."""
     least, most = counts["rank_low"], counts["rank_high"]
@@ -195,7 +195,7 @@ def _whole(name: str, values: Sequence[int], size: int) -> tuple[int, ...]:
     )
 
 
-def _margins(empirical: ArrayLike, n: int) -> NDArray[np.bool_]:
+def _margins(empirical: ArrayLike, n: int) -> Flags:
     """One entry for each canary, shape (n,); a single entry holds for all."""
     array = np.asarray(empirical, dtype=bool)
     if array.shape not in ((), (n,)):

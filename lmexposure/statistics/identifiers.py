@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import stats
 
 from lmexposure._validate import bits_array, fraction, integer
 from lmexposure.errors import InputError
+from lmexposure.statistics.arrays import Floats
 from lmexposure.statistics.chance import rank_sum_test
 from lmexposure.statistics.intervals import binomial_interval
 
@@ -68,9 +69,6 @@ def rank_among_draws(bits: float, draw_bits: ArrayLike) -> int:
 def ranks_among_draws(ranks: ArrayLike, draws: int, *, level: float = _LEVEL) -> RanksAmongDraws:
     """The rate of lowest ranks with its interval, and whether chance explains the ranks.
 
-    Fisher's statistic, -2 times the sum of ln p, has a chi-squared distribution where each p is
-    uniform on [0, 1]; p-values of ranks are a little larger, so that the test is on the safe side.
-
     Source: Fisher 1932, Statistical Methods for Research Workers, section 21.1; Clopper and Pearson
     1934 for the interval; Natural identifiers, ICLR 2026, for the comparison.
 
@@ -101,7 +99,7 @@ def ranks_among_draws(ranks: ArrayLike, draws: int, *, level: float = _LEVEL) ->
     )
 
 
-def _fisher(p_values: NDArray[np.float64]) -> float:
+def _fisher(p_values: Floats) -> float:
     # A chi-squared variable of 2 n degrees of freedom, halved, is a gamma variable of shape n.
     return float(stats.gamma.sf(-np.log(p_values).sum(), p_values.size))
 
@@ -154,9 +152,6 @@ def beside_held_out(read: ArrayLike, held_out: ArrayLike, *, seed: int = 0) -> B
 
 def identifiers_needed() -> int:
     """How many independent identifiers it takes to tell a rate of 1 % from one above 5 %.
-
-    From this number on, as many lowest ranks as chance has on average, rounded up, have an interval
-    that ends at 5 % or below. Of fewer, no model could be found to be near chance.
 
     Source: Clopper and Pearson 1934, the interval of `ranks_among_draws`.
 

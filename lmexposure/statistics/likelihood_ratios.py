@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import optimize, special
 
 from lmexposure._validate import bits_array, one_of
 from lmexposure.errors import InputError
 from lmexposure.statistics.arrays import (
+    Flags,
     Floats,
     alike_texts,
     coin_matrix,
@@ -68,7 +69,7 @@ class Side:
 Sides = tuple[Side, Side]  # in and out
 
 
-def sides_of_others(x: Floats, coins: NDArray[np.bool_]) -> Iterator[Sides]:
+def sides_of_others(x: Floats, coins: Flags) -> Iterator[Sides]:
     """In and out, model by model, of all models but that one; of scores (M, C, T), coins (M, C).
 
     What came before a model is joined to what comes after it, and nothing is taken away again: a
@@ -85,7 +86,7 @@ def sides_of_others(x: Floats, coins: NDArray[np.bool_]) -> Iterator[Sides]:
         before = _joined(before, _alone(row, its))
 
 
-def _alone(x: Floats, its: NDArray[np.bool_]) -> Sides:
+def _alone(x: Floats, its: Flags) -> Sides:
     """Of one model."""
     return two_sides(x[None], its[None])
 
@@ -94,12 +95,12 @@ def _joined(first: Sides, second: Sides) -> Sides:
     return first[0].joined(second[0]), first[1].joined(second[1])
 
 
-def two_sides(x: Floats, coins: NDArray[np.bool_]) -> Sides:
+def two_sides(x: Floats, coins: Flags) -> Sides:
     """In and out, of scores (M, C, T) and coins (M, C)."""
     return _side(x, coins), _side(x, ~coins)
 
 
-def _side(x: Floats, here: NDArray[np.bool_]) -> Side:
+def _side(x: Floats, here: Flags) -> Side:
     counts = here.sum(axis=0)[:, None].astype(np.float64)
     means = np.einsum("mct,mc->ct", x, here) / np.maximum(counts, 1)
     squares = np.zeros_like(means)
@@ -108,7 +109,7 @@ def _side(x: Floats, here: NDArray[np.bool_]) -> Side:
     return Side(counts=counts, means=means, squares=squares)
 
 
-def never_differ(x: Floats, shadows: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def never_differ(x: Floats, shadows: Flags) -> Flags:
     """Which scores, (M, C) of (M, C, T), are those that all shadows have.
 
     They tell nothing, whatever how many of the shadows are in and out makes of them: of equal
@@ -116,7 +117,7 @@ def never_differ(x: Floats, shadows: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """
     first = x[shadows][0]
     alike = (x[shadows] == first).all(axis=(0, 2))
-    found: NDArray[np.bool_] = alike & (x == first).all(axis=2)
+    found: Flags = alike & (x == first).all(axis=2)
     return found
 
 
@@ -146,7 +147,7 @@ def kind_variances(inside: Side, outside: Side) -> Floats:
     return found
 
 
-def _logarithms(squares: Floats, freedom: Floats) -> tuple[Floats, NDArray[np.bool_]]:
+def _logarithms(squares: Floats, freedom: Floats) -> tuple[Floats, Flags]:
     """Of variances, less what chance does to them in the mean, and where there are any."""
     known = np.maximum(freedom, 1)
     loose = (freedom > 0) & (squares > FLAT**2 * known)
@@ -154,14 +155,14 @@ def _logarithms(squares: Floats, freedom: Floats) -> tuple[Floats, NDArray[np.bo
     return logs, loose
 
 
-def _middle(logs: Floats, loose: NDArray[np.bool_]) -> Floats:
+def _middle(logs: Floats, loose: Flags) -> Floats:
     """Of each token over the texts, (T,)."""
     found: Floats = np.where(loose, logs, 0).sum(axis=0) / np.maximum(loose.sum(axis=0), 1)
     return found
 
 
 def _differences(
-    inside: Side, outside: Side, logs: Floats, loose: NDArray[np.bool_], freedom: Floats
+    inside: Side, outside: Side, logs: Floats, loose: Flags, freedom: Floats
 ) -> tuple[float, float]:
     """The variance of the logarithms of true variances, and how far degrees of freedom count."""
     sides = [_logarithms(side.squares, side.freedom) for side in (inside, outside)]
@@ -179,7 +180,7 @@ def _differences(
     return differ, min(1.0, by_chance / (spread - differ))
 
 
-def _spread(logs: Floats, loose: NDArray[np.bool_]) -> float:
+def _spread(logs: Floats, loose: Flags) -> float:
     left = max(int(loose.sum()) - int(loose.any(axis=0).sum()), 1)
     return float((np.where(loose, logs - _middle(logs, loose), 0) ** 2).sum()) / left
 
@@ -194,10 +195,6 @@ def drawn_together(
     means: tuple[Floats, Floats], known: tuple[Floats, Floats]
 ) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
     """Each text's two means given its kind, and their variances: two pairs of shape (C, T).
-
-    A text's pair of means is normal around the pair of its kind; how far pairs lie apart, and how
-    in goes with out, is what their spread has above that of the means' own errors. Where too few
-    texts tell, each pair is as it was found, with a variance of NaN where there is no model.
 
     Source: Efron and Morris 1973, Stein's estimation rule and its competitors, for pairs.
     """
@@ -251,13 +248,13 @@ class LiraScores:
     # did not see the text ("offline"), shape (M, N), between -1e9 and 1e9, which stand for scores
     # without any spread; NaN where a text was in (or out) no other model, or nothing tells the
     # spread
-    scores: NDArray[np.float64]
-    included: NDArray[np.bool_]  # the coins, shape (M, N)
+    scores: Floats
+    included: Flags  # the coins, shape (M, N)
     mode: str  # "online" or "offline"
     notes: tuple[str, ...]  # what is not as it should be, and how many cells are NaN
 
 
-def lira(target: ArrayLike, in_scores: ArrayLike, out_scores: ArrayLike) -> NDArray[np.float64]:
+def lira(target: ArrayLike, in_scores: ArrayLike, out_scores: ArrayLike) -> Floats:
     """Online LiRA against given models: log N(target; in) - log N(target; out), in nats.
 
     As published: each text by itself, its moments taken for the true ones. Of a matrix of models
@@ -289,7 +286,7 @@ def lira(target: ArrayLike, in_scores: ArrayLike, out_scores: ArrayLike) -> NDAr
     return quadratic + np.log(outside[1]) - np.log(inside[1])
 
 
-def lira_offline(target: ArrayLike, out_scores: ArrayLike) -> NDArray[np.float64]:
+def lira_offline(target: ArrayLike, out_scores: ArrayLike) -> Floats:
     """Offline LiRA: standard deviations by which a score lies above models without the text.
 
     One-sided: a score far below is no sign of membership. P(as high by chance) is the normal tail
@@ -324,12 +321,6 @@ def lira_matrix(
 ) -> LiraScores:
     """LiRA of every model, with the other models as its reference.
 
-    A text's variance is drawn to that of its kind, and in and out share it but for a factor of the
-    kind. Its two means are drawn to those of its kind as far as texts of the kind are alike: of
-    texts that are exchangeable, means of their own are noise and cost more than they tell. What is
-    left unknown of a mean is added to the variance; of a text by itself that is the factor 1 + 1/n
-    of a new score.
-
     Source: Carlini et al. 2022; leave-one-out as in Aerni et al. 2024; variances by Smyth 2004,
     means by Efron and Morris 1973.
     """
@@ -356,7 +347,7 @@ def lira_matrix(
     )
 
 
-def _of_kind(x: Floats, coins: NDArray[np.bool_], shadows: NDArray[np.bool_], mode: Mode) -> Floats:
+def _of_kind(x: Floats, coins: Flags, shadows: Flags, mode: Mode) -> Floats:
     """LiRA of texts that are alike, (M, C)."""
     spread = float(x[shadows].std())
     scaled = ((x - x[shadows].mean()) / (spread or 1.0))[:, :, None]  # (M, C, 1)
@@ -414,7 +405,7 @@ def _variances(inside: Side, outside: Side) -> tuple[Floats, Floats]:
     return found[0], found[1]
 
 
-def _missing_notes(missing: NDArray[np.bool_]) -> tuple[str, ...]:
+def _missing_notes(missing: Flags) -> tuple[str, ...]:
     if not missing.any():
         return ()
     texts = int(missing.any(axis=0).sum())

@@ -8,11 +8,19 @@ became of that record (Aerni et al. 2024): `canaries_and_population` shows both.
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import special
 
 from lmexposure._validate import fraction
-from lmexposure.statistics.arrays import coin_matrix, coin_notes, column, score_matrix
+from lmexposure.statistics.arrays import (
+    Counts,
+    Flags,
+    Floats,
+    coin_matrix,
+    coin_notes,
+    column,
+    score_matrix,
+)
 from lmexposure.statistics.membership import roc_curve, tpr_at_fpr
 
 _ASSUMPTIONS = (
@@ -29,12 +37,12 @@ class CanariesAndPopulation:
     # for each canary the share of the models that saw it whose score is strictly above that of
     # every model that did not: its TPR without a false positive. Shape (N,); NaN where a canary was
     # in all models or in none, or has a cell without a score.
-    canary_tpr: NDArray[np.float64]
+    canary_tpr: Floats
     # how often chance alone gives a canary so high a `canary_tpr`; exact, shape (N,)
-    canary_p: NDArray[np.float64]
+    canary_p: Floats
     # the advantage (TPR - FPR) of each canary is at least this, for all N at once with confidence 1
     # - significance; shape (N,)
-    canary_low: NDArray[np.float64]
+    canary_low: Floats
     worst: int  # the canary with the lowest p, of several the one with the higher `canary_tpr`
     # its p-value, times the number of canaries: how often chance gives one such among them, at most
     # 1
@@ -62,11 +70,6 @@ def canaries_and_population(
     may_miss: bool = False,
 ) -> CanariesAndPopulation:
     """Each canary's own leak, and the leak of the population.
-
-    With few models a canary's best threshold fits the noise, and the worst of many canaries looks
-    leaked without any leak. So a canary's own threshold is fixed beforehand, at the highest score
-    of the models that did not see it, and the p-value and the low end are of that threshold and
-    paid for all canaries (Bonferroni).
 
     Source: Aerni, Zhang, Tramèr 2024, Evaluations of machine learning privacy defenses are
     misleading.
@@ -99,9 +102,7 @@ def canaries_and_population(
     )
 
 
-def _own_rates(
-    x: NDArray[np.float64], coins: NDArray[np.bool_], significance: float
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+def _own_rates(x: Floats, coins: Flags, significance: float) -> tuple[Floats, Floats, Floats]:
     """TPR above all models without the canary, its p-value, and the advantage's low end: (N,)."""
     highest = x.max(axis=0, where=~coins, initial=-np.inf)  # (N,), NaN where one of them is
     m, n = coins.sum(axis=0), (~coins).sum(axis=0)
@@ -118,8 +119,8 @@ def _own_rates(
     return tpr, np.exp(np.minimum(0.0, log_p)), low
 
 
-def _log_choose(total: NDArray[np.int64], chosen: NDArray[np.int64]) -> NDArray[np.float64]:
-    logs: NDArray[np.float64] = (
+def _log_choose(total: Counts, chosen: Counts) -> Floats:
+    logs: Floats = (
         special.gammaln(total + 1)
         - special.gammaln(chosen + 1)
         - special.gammaln(total - chosen + 1)
@@ -127,7 +128,7 @@ def _log_choose(total: NDArray[np.int64], chosen: NDArray[np.int64]) -> NDArray[
     return logs
 
 
-def _missing(known: NDArray[np.bool_]) -> tuple[str, ...]:
+def _missing(known: Flags) -> tuple[str, ...]:
     if known.all():
         return ()
     without = int((~known).any(axis=0).sum())
@@ -137,7 +138,7 @@ def _missing(known: NDArray[np.bool_]) -> tuple[str, ...]:
     )
 
 
-def _one_sided(coins: NDArray[np.bool_]) -> tuple[str, ...]:
+def _one_sided(coins: Flags) -> tuple[str, ...]:
     missing = int((coins.all(axis=0) | ~coins.any(axis=0)).sum())
     if not missing:
         return ()

@@ -16,12 +16,12 @@ from math import floor, log, log1p, sqrt
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import optimize, special
 
 from lmexposure._validate import bits_array, fraction, one_of
 from lmexposure.errors import SettingsError
-from lmexposure.statistics.arrays import column
+from lmexposure.statistics.arrays import Counts, Floats, column
 from lmexposure.statistics.results import AreaUnderCurve, Membership, TprAtFpr
 
 _INDEPENDENT = (
@@ -95,8 +95,8 @@ class _Placements:
     """For each score the share of the other side that it is on the right side of, ties as half."""
 
     # inside, outside: shapes (m,) and (n,); the mean of either is the area
-    inside: NDArray[np.float64]
-    outside: NDArray[np.float64]
+    inside: Floats
+    outside: Floats
 
     @property
     def area(self) -> float:
@@ -113,10 +113,10 @@ class _Placements:
         return _Placements(1 - self.inside, 1 - self.outside)
 
 
-def _placements(inside: NDArray[np.float64], outside: NDArray[np.float64]) -> _Placements:
+def _placements(inside: Floats, outside: Floats) -> _Placements:
     """By two searches each way in sorted scores."""
 
-    def below(own: NDArray[np.float64], others: NDArray[np.float64]) -> NDArray[np.float64]:
+    def below(own: Floats, others: Floats) -> Floats:
         ends = np.searchsorted(others, own, side="left") + np.searchsorted(others, own, "right")
         return ends / (2 * others.size)
 
@@ -233,13 +233,11 @@ def tpr_at_fpr(
     )
 
 
-def _above(ordered: NDArray[np.float64], threshold: float) -> int:
+def _above(ordered: Floats, threshold: float) -> int:
     return int(ordered.size - np.searchsorted(ordered, threshold, side="right"))
 
 
-def _low(
-    inside: NDArray[np.float64], outside: NDArray[np.float64], fpr: float, side: float
-) -> float:
+def _low(inside: Floats, outside: Floats, fpr: float, side: float) -> float:
     """Half of what may go wrong goes to the threshold, or as much as the highest score takes."""
     m, n = inside.size, outside.size
     # P(V > fpr) = P(Bin(n, fpr) < r)
@@ -251,9 +249,7 @@ def _low(
     return float(special.betaincinv(count, m - count + 1, (side - spent) / (1 - spent)))
 
 
-def _high(
-    inside: NDArray[np.float64], outside: NDArray[np.float64], fpr: float, side: float
-) -> float:
+def _high(inside: Floats, outside: Floats, fpr: float, side: float) -> float:
     """The same from above: P(V <= fpr) = P(Bin(n, fpr) >= s)."""
     m, n = inside.size, outside.size
     s = 1 + bisect_left(range(n), -side / 2, key=lambda k: -special.bdtrc(k, n, fpr))
@@ -286,31 +282,31 @@ class RocCurve:
 
     # each different score once, ascending, then infinity; a canary is guessed in where its score is
     # at least the threshold. Shape (K,).
-    thresholds: NDArray[np.float64]
+    thresholds: Floats
     # canaries that were in and are guessed in, shape (K,), descending
-    true_positives: NDArray[np.int64]
+    true_positives: Counts
     # canaries that were out and are guessed in, shape (K,), descending
-    false_positives: NDArray[np.int64]
+    false_positives: Counts
     positives: int  # canaries that were in
     negatives: int  # canaries that were out
 
     @property
-    def true_negatives(self) -> NDArray[np.int64]:
+    def true_negatives(self) -> Counts:
         """Canaries that were out and are guessed out, shape (K,)."""
         return self.negatives - self.false_positives
 
     @property
-    def false_negatives(self) -> NDArray[np.int64]:
+    def false_negatives(self) -> Counts:
         """Canaries that were in and are guessed out, shape (K,)."""
         return self.positives - self.true_positives
 
     @property
-    def tpr(self) -> NDArray[np.float64]:
+    def tpr(self) -> Floats:
         """Share of those in that are guessed in, in [0, 1], shape (K,)."""
         return self.true_positives / self.positives
 
     @property
-    def fpr(self) -> NDArray[np.float64]:
+    def fpr(self) -> Floats:
         """Share of those out that are guessed in, in [0, 1], shape (K,)."""
         return self.false_positives / self.negatives
 
@@ -351,8 +347,8 @@ def roc_curve(in_scores: ArrayLike, out_scores: ArrayLike) -> RocCurve:
 class RocHull:
     """Corners of the hull, from (0, 0) to (positives, negatives), shape (K,)."""
 
-    true_positives: NDArray[np.int64]
-    false_positives: NDArray[np.int64]
+    true_positives: Counts
+    false_positives: Counts
     positives: int
     negatives: int
 
@@ -392,7 +388,7 @@ def concave_hull(curve: RocCurve) -> RocHull:
     )
 
 
-def _thinned(points: NDArray[np.int64]) -> NDArray[np.int64]:
+def _thinned(points: Counts) -> Counts:
     """Drop points on or below the line between their neighbours: none of them is a corner."""
     while points.shape[1] > 2:
         (dx, dy) = np.diff(points, axis=1)
@@ -404,7 +400,7 @@ def _thinned(points: NDArray[np.int64]) -> NDArray[np.int64]:
     return points
 
 
-def _chain(points: NDArray[np.int64]) -> NDArray[np.int64]:
+def _chain(points: Counts) -> Counts:
     """Andrew's monotone chain over points in ascending order: the corners, (2, K)."""
     corners: list[tuple[int, int]] = []
     for x, y in points.T.tolist():

@@ -20,13 +20,13 @@ from scipy import special
 
 from lmexposure._validate import fraction, integer
 from lmexposure.errors import InputError
-from lmexposure.statistics.arrays import coin_matrix, column, score_matrix
+from lmexposure.statistics.arrays import Flags, Floats, coin_matrix, column, score_matrix
 from lmexposure.statistics.membership import area_under_curve, tpr_at_fpr
 from lmexposure.statistics.results import CellRate
 
 # Given which models are kept, shape (M,): their scores, one row a kept model, NaN where there is
 # none, shape (kept, N).
-Attack = Callable[[NDArray[np.bool_]], ArrayLike]
+Attack = Callable[[Flags], ArrayLike]
 
 _RATES = (0.01, 0.001)
 _PARTS = 32  # of models, each left out once: more parts say hardly more of the spread
@@ -45,10 +45,10 @@ class CellRates:
     rates: tuple[CellRate, ...]  # TPR at low FPRs
     # fpr, tpr, low, high: points of the ROC curve that these cells resolve, with intervals; each of
     # shape (P,)
-    fpr: NDArray[np.float64]
-    tpr: NDArray[np.float64]
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
+    fpr: Floats
+    tpr: Floats
+    low: Floats
+    high: Floats
     level: float  # coverage of each interval
     models: int  # units of the intervals
     # cells_in, cells_out: with a score
@@ -95,7 +95,7 @@ def cell_rates(
     places = {name: np.asarray(its, dtype=np.intp) for name, its in groups.items()}
     everyone = np.ones(len(coins), dtype=bool)
     whole = _scores(attack, everyone, coins.shape[1])
-    spread: dict[str, list[NDArray[np.float64]]] = {name: [] for name in groups}
+    spread: dict[str, list[Floats]] = {name: [] for name in groups}
     for part in _parts(len(coins)):
         kept = everyone.copy()
         kept[part] = False
@@ -115,11 +115,11 @@ class RateParts:
 
     value: float  # the TPR, in [0, 1], higher = more leaks
     # that of the other models, threshold and all, each model left out, shape (M,)
-    without: NDArray[np.float64]
+    without: Floats
     # found cells of each text, less as many as the TPR expects of it, as a share of all cells in;
     # shape (N,), 0 of texts that do not count
-    of_texts: NDArray[np.float64]
-    counted: NDArray[np.bool_]  # which texts count, shape (N,)
+    of_texts: Floats
+    counted: Flags  # which texts count, shape (N,)
     positives: int  # cells in
 
 
@@ -195,9 +195,7 @@ def models_needed(fpr: float, texts: int, *, level: float = 0.95) -> int:
     return ceil(2 * negatives / texts)
 
 
-def _rate_without(
-    x: NDArray[np.float64], coins: NDArray[np.bool_], model: int, rate: NDArray[np.float64]
-) -> float:
+def _rate_without(x: Floats, coins: Flags, model: int, rate: Floats) -> float:
     cells = _Cells.of(np.delete(x, model, axis=0), np.delete(coins, model, axis=0))
     both = cells.inside.size and cells.outside.size
     return float(cells.tpr(rate)[0]) if both else np.nan
@@ -208,7 +206,7 @@ def _parts(models: int) -> list[NDArray[np.intp]]:
     return [np.arange(first, models, count) for first in range(count)]
 
 
-def _scores(attack: Attack, kept: NDArray[np.bool_], texts: int) -> NDArray[np.float64]:
+def _scores(attack: Attack, kept: Flags, texts: int) -> Floats:
     scores = score_matrix("scores of the attack", attack(kept), may_miss=True)
     if scores.shape != (int(kept.sum()), texts):
         raise InputError(
@@ -222,15 +220,15 @@ def _scores(attack: Attack, kept: NDArray[np.bool_], texts: int) -> NDArray[np.f
 class _Cells:
     """Scores in and out, ascending, of the cells that have one."""
 
-    inside: NDArray[np.float64]
-    outside: NDArray[np.float64]
+    inside: Floats
+    outside: Floats
 
     @classmethod
-    def of(cls, scores: NDArray[np.float64], coins: NDArray[np.bool_]) -> "_Cells":
+    def of(cls, scores: Floats, coins: Flags) -> "_Cells":
         known = ~np.isnan(scores)
         return cls(np.sort(scores[known & coins]), np.sort(scores[known & ~coins]))
 
-    def numbers(self, fprs: Sequence[float]) -> NDArray[np.float64]:
+    def numbers(self, fprs: Sequence[float]) -> Floats:
         """The area, the TPR at each rate, then at those of the curve; NaN where a side is empty."""
         if not (self.inside.size and self.outside.size):
             return np.full(1 + len(fprs) + len(CURVE), np.nan)
@@ -240,13 +238,13 @@ class _Cells:
         ends = [np.searchsorted(self.outside, self.inside, side) for side in ("left", "right")]
         return float((ends[0] + ends[1]).mean() / 2 / self.outside.size)
 
-    def tpr(self, fprs: NDArray[np.float64]) -> NDArray[np.float64]:
+    def tpr(self, fprs: Floats) -> Floats:
         """With as many false positives as a rate allows, and no more."""
         m, thresholds = self.inside.size, self.thresholds(fprs)
-        above: NDArray[np.float64] = (m - np.searchsorted(self.inside, thresholds, "right")) / m
+        above: Floats = (m - np.searchsorted(self.inside, thresholds, "right")) / m
         return above
 
-    def thresholds(self, fprs: NDArray[np.float64]) -> NDArray[np.float64]:
+    def thresholds(self, fprs: Floats) -> Floats:
         """Above which a cell is found, at each rate."""
         n = self.outside.size
         allowed = np.floor(fprs * n + 1e-9).astype(np.intp)
@@ -254,12 +252,7 @@ class _Cells:
 
 
 def _rates(
-    name: str,
-    scores: NDArray[np.float64],
-    coins: NDArray[np.bool_],
-    spread: NDArray[np.float64],
-    fprs: Sequence[float],
-    level: float,
+    name: str, scores: Floats, coins: Flags, spread: Floats, fprs: Sequence[float], level: float
 ) -> CellRates:
     """Of one group; `spread` holds the numbers of each part left out, (parts, numbers)."""
     cells = _Cells.of(scores, coins)
@@ -290,14 +283,8 @@ def _rates(
     )
 
 
-def _ends(
-    values: NDArray[np.float64], spread: NDArray[np.float64], level: float
-) -> NDArray[np.float64]:
-    """Of intervals of shares by the jackknife over parts, low and high: (2, numbers).
-
-    Clopper and Pearson's for as many models as would, each a coin, spread as far, less what few
-    parts do not tell of that spread: it reaches further to the side where there is more room.
-    """
+def _ends(values: Floats, spread: Floats, level: float) -> Floats:
+    """Of intervals of shares by the jackknife over parts, low and high: (2, numbers)."""
     known = spread[~np.isnan(spread).any(axis=1)]
     parts = len(known)
     if parts < 2:
@@ -314,9 +301,7 @@ def _ends(
     return np.stack([low, high])
 
 
-def _most_over_models(
-    shares: NDArray[np.float64], models: int, level: float
-) -> NDArray[np.float64]:
+def _most_over_models(shares: Floats, models: int, level: float) -> Floats:
     """Clopper and Pearson's upper end, where each model is a coin: heads leaks in full."""
     wrong = models * (1 - shares)
     inner = wrong > 0
@@ -327,9 +312,7 @@ def _most_over_models(
     )
 
 
-def _rate(
-    cells: _Cells, fpr: float, ends: NDArray[np.float64], level: float, texts: int
-) -> CellRate:
+def _rate(cells: _Cells, fpr: float, ends: Floats, level: float, texts: int) -> CellRate:
     exact = tpr_at_fpr(cells.inside, cells.outside, fpr=fpr, level=level)
     if exact.value is None or exact.low is None or exact.high is None:
         return CellRate(
@@ -350,9 +333,7 @@ def _rate(
     )
 
 
-def _curve(
-    cells: _Cells, tpr: NDArray[np.float64], ends: NDArray[np.float64], level: float
-) -> dict[str, NDArray[np.float64]]:
+def _curve(cells: _Cells, tpr: Floats, ends: Floats, level: float) -> dict[str, Floats]:
     """The points at which these cells resolve the FPR."""
     points = []
     for fpr, value, low, high in zip(CURVE, tpr, *ends, strict=True):

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from lmexposure._validate import bits_array, fraction, integer
 from lmexposure.errors import InputError, SettingsError
-from lmexposure.statistics.arrays import midranks
+from lmexposure.statistics.arrays import Flags, Floats, midranks
 from lmexposure.statistics.bounds.bound import Claim, Terms, refuse_unlikely_coins
 from lmexposure.statistics.bounds.claim_power import claim_power
 from lmexposure.statistics.bounds.joint import joint_bounds
@@ -36,14 +36,14 @@ class ScoreClass:
 
     formats: tuple[str, ...]  # names of the formats that they are of
     repetitions: int  # copies of each candidate that went in
-    scores: NDArray[np.float64]  # of the m candidates, shape (m,); higher = more likely in
-    included: NDArray[np.bool_]  # whether each went in, shape (m,)
+    scores: Floats  # of the m candidates, shape (m,); higher = more likely in
+    included: Flags  # whether each went in, shape (m,)
     # scores of n texts that were no candidates and never in, shape (n,)
-    references: NDArray[np.float64]
+    references: Floats
     references_left_out: int = 0  # of these formats, since places among them would not compare
 
     @property
-    def outside(self) -> NDArray[np.float64]:
+    def outside(self) -> Floats:
         """Scores of all that was never in: candidates left out, then references."""
         return np.concatenate([self.scores[~self.included], self.references])
 
@@ -103,7 +103,7 @@ def score_classes(
     return [found for group in groups for found in columns.classes(group, generator)]
 
 
-def _whole(repetitions: ArrayLike) -> NDArray[np.float64]:
+def _whole(repetitions: ArrayLike) -> Floats:
     copies = np.atleast_1d(np.asarray(repetitions, dtype=np.float64))
     return np.where(np.isfinite(copies), copies, 0.5)  # refused where it matters
 
@@ -113,11 +113,11 @@ class _Part:
     """The texts of one format in a class: candidates (m,), whether they were in, references."""
 
     format: str
-    scores: NDArray[np.float64]
-    included: NDArray[np.bool_]
-    references: NDArray[np.float64]
+    scores: Floats
+    included: Flags
+    references: Floats
 
-    def thinned(self, kept: int, generator: np.random.Generator) -> NDArray[np.float64]:
+    def thinned(self, kept: int, generator: np.random.Generator) -> Floats:
         """As many references, in their order."""
         if kept == self.references.size:
             return self.references
@@ -129,9 +129,9 @@ class _Part:
 class _Columns:
     """What is known of each text, checked; each shape (N,), `copies` 0 for no candidate."""
 
-    scores: NDArray[np.float64]
+    scores: Floats
     role: NDArray[np.str_]
-    copies: NDArray[np.float64]
+    copies: Floats
     form: NDArray[np.str_]
 
     def classes(
@@ -184,9 +184,7 @@ def _comparable(parts: list[_Part]) -> list[int]:
     return [ratio * unit for unit in units]
 
 
-def _places(
-    own: NDArray[np.float64], others: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _places(own: Floats, others: Floats) -> tuple[Floats, Floats]:
     """Scores of one format's candidates and references as shares of a rank among both."""
     places = midranks(np.concatenate([own, others])) / (own.size + others.size)
     return places[: own.size], places[own.size :]

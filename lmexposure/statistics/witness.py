@@ -3,10 +3,11 @@
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from lmexposure._validate import integer
 from lmexposure.errors import InputError
+from lmexposure.statistics.arrays import Floats
 
 PERMUTATIONS = 20_000
 _AT_ONCE = 1_000
@@ -84,7 +85,7 @@ def witness_p_value(
     return (1 + below) / (1 + PERMUTATIONS)
 
 
-def _chosen(rng: np.random.Generator, pool: NDArray[np.float64], k: int) -> NDArray[np.float64]:
+def _chosen(rng: np.random.Generator, pool: Floats, k: int) -> Floats:
     """Sums of k different ones of the pool, chosen `_AT_ONCE` times."""
     keys = rng.random((_AT_ONCE, pool.size))
     chosen = np.argpartition(keys, k - 1, axis=1)[:, :k]
@@ -100,7 +101,7 @@ def draws_needed(witnesses: int) -> int:
     return 4_000 if integer("witnesses", witnesses, low=1) == 1 else 300
 
 
-def _finite(values: ArrayLike) -> NDArray[np.float64]:
+def _finite(values: ArrayLike) -> Floats:
     found = np.asarray(values, dtype=np.float64)
     if found.ndim != 1 or not found.size or not np.isfinite(found).all():
         raise InputError("the bits must be a list of at least one finite number; score them again")

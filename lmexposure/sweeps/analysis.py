@@ -47,13 +47,7 @@ def analyse(
     models: Sequence[SweepModel],
     failed: Sequence[FailedModel] = (),
 ) -> SweepResult:
-    """Everything that a sweep says, as its settings fixed it beforehand.
-
-    Rates are of leave-one-out scores of all cells; texts by themselves, and bounds on epsilon of
-    all cells and of each text, are of raw scores; what a text changes is in bits a token, whatever
-    score decides. The primary score and attack decide alone: the others are shown beside them, and
-    the best of them is never chosen.
-    """
+    """Everything that a sweep says, as its settings fixed it beforehand."""
     numbers = [model.number for model in models]
     whole, everyone = matrices, models
     if sorted(numbers) != matrices.numbers.tolist():

@@ -9,10 +9,7 @@ from numpy.typing import NDArray
 from lmexposure.errors import InputError
 from lmexposure.statistics import label_logits, lira_matrix, rmia_matrix
 from lmexposure.studies import ATTACKS, READS, SCORES, AuditedText
-from lmexposure.sweeps.matrices import Matrices
-
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
+from lmexposure.sweeps.matrices import Flags, Floats, Matrices
 
 REGRESSION = "label_regression"  # of the greedy matches, one by one; no setting asks for it
 _READS = {**READS, REGRESSION: ("label_only",)}

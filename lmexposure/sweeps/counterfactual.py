@@ -27,9 +27,9 @@ from lmexposure.studies import (
     SweepInfluence,
     SweepPlan,
 )
-from lmexposure.sweeps.attacks import Floats, Group
+from lmexposure.sweeps.attacks import Group
 from lmexposure.sweeps.epsilon_of_sweep import paid_epsilons
-from lmexposure.sweeps.matrices import Matrices
+from lmexposure.sweeps.matrices import Floats, Matrices
 from lmexposure.sweeps.rates import PerText
 
 PERMUTATIONS = 999  # of models

@@ -21,7 +21,8 @@ from lmexposure.statistics import (
     together_epsilon,
 )
 from lmexposure.studies import SweepBound, SweepEpsilon, SweepPlan
-from lmexposure.sweeps.attacks import Cells, Flags, Floats
+from lmexposure.sweeps.attacks import Cells
+from lmexposure.sweeps.matrices import Flags, Floats
 from lmexposure.sweeps.rates import PerText
 
 EXACTLY_HALF = (

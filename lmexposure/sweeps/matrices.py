@@ -17,6 +17,8 @@ from lmexposure.errors import ResultError
 from lmexposure.statistics import zlib_ratio
 from lmexposure.studies import SCORES, SweepPlan
 
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 # A hostile header is read as words of Python, and decides how much memory is asked for.
 _DAMAGED = (
     *(BadZipFile, zlib.error, ValueError, LookupError, EOFError),
@@ -30,16 +32,16 @@ class ModelScores:
     """What one model says of all texts of a plan: those with coins, then those for validation."""
 
     # of each text the bits of its scored tokens, arrays of shape (T,), lower = more expected
-    bits: tuple[NDArray[np.float64], ...]
+    bits: tuple[Floats, ...]
     # which of these tokens hold a character of the secret, arrays of shape (T,); of an ordinary
     # document all
-    secret: tuple[NDArray[np.bool_], ...]
+    secret: tuple[Flags, ...]
     # as `statistics.min_k` gives it, shape (K + V,), higher = more likely in
-    min_k: NDArray[np.float64]
-    min_k_plus_plus: NDArray[np.float64]  # likewise
+    min_k: Floats
+    min_k_plus_plus: Floats  # likewise
     # of each canary whether each token of its secret was the greedy one, context by context, arrays
     # of shape (contexts * T,)
-    matches: tuple[NDArray[np.bool_], ...]
+    matches: tuple[Flags, ...]
 
     @classmethod
     def of(cls, arrays: Mapping[str, NDArray[Any]], plan: SweepPlan, name: str) -> "ModelScores":
@@ -64,12 +66,12 @@ class ModelScores:
         return found
 
     @property
-    def totals(self) -> NDArray[np.float64]:
+    def totals(self) -> Floats:
         """Log-perplexity of each text, bits, shape (K + V,)."""
         return np.array([bits.sum() for bits in self.bits], dtype=np.float64)
 
     @property
-    def secret_totals(self) -> NDArray[np.float64]:
+    def secret_totals(self) -> Floats:
         """The same of the tokens of the secret alone."""
         kept = [bits[its].sum() for bits, its in zip(self.bits, self.secret, strict=True)]
         return np.array(kept, dtype=np.float64)
@@ -134,27 +136,27 @@ class Matrices:
 
     # of the models, ascending, shape (S,); those that failed are missing
     numbers: NDArray[np.int64]
-    included: NDArray[np.bool_]  # which text was in the training of which model, shape (S, K)
+    included: Flags  # which text was in the training of which model, shape (S, K)
     # by the names of `SCORES`, each of shape (S, K), higher = more likely in; one that these models
     # do not have is not there. The population has no "label_only": NaN.
-    scores: Mapping[str, NDArray[np.float64]]
+    scores: Mapping[str, Floats]
     # log-perplexity of the documents that no model saw, shape (S, V), bits
-    validation_bits: NDArray[np.float64]
+    validation_bits: Floats
     validation_tokens: NDArray[np.int64]  # scored tokens of each of them, shape (V,)
     # for each text the bits of its scored tokens, shape (S, T), lower = more expected
-    token_bits: tuple[NDArray[np.float64], ...]
+    token_bits: tuple[Floats, ...]
     # for each text which of them hold a character of its secret, shape (T,); of an ordinary
     # document all
-    secret: tuple[NDArray[np.bool_], ...]
+    secret: tuple[Flags, ...]
     # for each text whether each token of its secret was the greedy one, context by context, shape
     # (S, contexts * T); of the population (S, 0)
-    matches: tuple[NDArray[np.bool_], ...]
+    matches: tuple[Flags, ...]
 
     def save(self, path: str | Path) -> None:
         """Write matrices.npz; the same matrices give the same bytes."""
         write_npz(Path(path), self._arrays())
 
-    def of_models(self, kept: NDArray[np.bool_]) -> "Matrices":
+    def of_models(self, kept: Flags) -> "Matrices":
         """Those of some models."""
         return replace(
             self,
@@ -248,8 +250,8 @@ def _scores(
     rows: Sequence[ModelScores],
     texts: Sequence[str],
     base: ModelScores | None,
-    matches: Sequence[NDArray[np.bool_]],
-) -> dict[str, NDArray[np.float64]]:
+    matches: Sequence[Flags],
+) -> dict[str, Floats]:
     """By the names of `SCORES`, in their order, each of shape (S, K)."""
     kept = slice(len(texts))
     whole = np.stack([row.totals[kept] for row in rows])

@@ -21,7 +21,8 @@ from lmexposure.statistics import (
     tpr_at_fpr,
 )
 from lmexposure.studies import SweepCurve, SweepPlan, SweepScore, SweepText, WorstText
-from lmexposure.sweeps.attacks import Cells, Flags, Floats, Group, attack_cells, pairs_of
+from lmexposure.sweeps.attacks import Cells, Group, attack_cells, pairs_of
+from lmexposure.sweeps.matrices import Flags, Floats
 
 Places = NDArray[np.intp]
 FPRS = (0.001, 0.01)
@@ -276,6 +277,6 @@ def _separated(inside: Floats, outside: Floats) -> bool:
     return bool(inside.size and outside.size and inside[0] > outside[-1])
 
 
-def _or_none(values: NDArray[np.float64], place: int) -> float | None:
+def _or_none(values: Floats, place: int) -> float | None:
     value = float(values[place])
     return None if np.isnan(value) else value

@@ -24,6 +24,7 @@ from lmexposure.scoring import details_of_encoded, label_only
 from lmexposure.statistics import min_k, min_k_plus_plus
 from lmexposure.studies import SweepPlan
 from lmexposure.sweeps.documents import SweepCorpus
+from lmexposure.sweeps.matrices import Flags
 
 _LONGEST_LEAD = 64  # tokens of another document in front of a canary
 
@@ -33,9 +34,9 @@ class ScoredText:
     """A text as tokens, in the row of the training."""
 
     encoded: Encoded  # its tokens; those from `encoded.scored_from` on are read
-    counted: NDArray[np.bool_]  # which of these carry loss, shape (T,)
+    counted: Flags  # which of these carry loss, shape (T,)
     # which of these hold a character of the secret; of a document all that carry loss
-    secret: NDArray[np.bool_]
+    secret: Flags
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -136,7 +137,7 @@ def scores_of(loaded: LoadedModel, rows: Rows, *, canaries: int) -> dict[str, ND
     }
 
 
-def _elsewhere(loaded: LoadedModel, rows: Rows, canaries: int) -> list[list[NDArray[np.bool_]]]:
+def _elsewhere(loaded: LoadedModel, rows: Rows, canaries: int) -> list[list[Flags]]:
     """Greedy matches of each canary's secret behind other documents, lead by lead."""
     texts = rows.texts[:canaries]
     if not texts:

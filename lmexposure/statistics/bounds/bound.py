@@ -13,12 +13,13 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import special
 from scipy.optimize import brentq
 
 from lmexposure._validate import delta_of_dp, fraction, integer, positive
 from lmexposure.errors import InputError, SettingsError
+from lmexposure.statistics.arrays import Flags, Floats
 from lmexposure.statistics.results import ClaimCheck, EpsilonBound, Verdict
 
 SCORES_ALIKE = "scores are independent given the model, and alike but for the insertion"
@@ -178,11 +179,7 @@ class Terms:
 
 
 def two_sample_notes(
-    value: float,
-    max_attainable: float,
-    delta: float,
-    inside: NDArray[np.float64],
-    outside: NDArray[np.float64],
+    value: float, max_attainable: float, delta: float, inside: Floats, outside: Floats
 ) -> tuple[str, ...]:
     """What the reader of a bound of 0 must know; both samples ascending."""
     below, up_to = (
@@ -299,7 +296,7 @@ def refuse_unlikely_coins(included: int, candidates: int, probability: float) ->
         )
 
 
-def true_or_false(included: ArrayLike) -> NDArray[np.bool_]:
+def true_or_false(included: ArrayLike) -> Flags:
     """Booleans of shape (m,), from booleans or from numbers that are 0 or 1."""
     given = np.atleast_1d(np.asarray(included))
     if given.ndim != 1 or given.size == 0:
@@ -312,29 +309,21 @@ def true_or_false(included: ArrayLike) -> NDArray[np.bool_]:
 class BetaNodes(NamedTuple):
     """Rates, one minus them without loss of digits, and weights that sum to 1; shape (n,) each."""
 
-    value: NDArray[np.float64]
-    complement: NDArray[np.float64]
-    weight: NDArray[np.float64]
+    value: Floats
+    complement: Floats
+    weight: Floats
 
 
-def beta_quantiles(a: float, b: float) -> NDArray[np.float64]:
+def beta_quantiles(a: float, b: float) -> Floats:
     """Ascending quantiles of Beta(a, b), from 1e-12 to 1 - 1e-12, that mark where it moves."""
     below = special.betaincinv(a, b, _MARKS)
     above = special.betainccinv(a, b, _MARKS[-2::-1])
-    quantiles: NDArray[np.float64] = np.concatenate([below, above])
+    quantiles: Floats = np.concatenate([below, above])
     return quantiles
 
 
-def beta_nodes(a: float, b: float, breaks: NDArray[np.float64]) -> BetaNodes:
-    """Nodes and weights with sum(weight * h(value)) = E h(V), V ~ Beta(a, b), a and b >= 1/2.
-
-    What is averaged is often a step (a binomial tail in another rate), so the panels of the
-    quadrature are cut where the density moves and where the caller says that the step moves.
-    Simulation would add an error of its own.
-
-    With V = sin^2(x) the density in x is bounded even for a Jeffreys prior, whose density in V is
-    not. The range holds all but 1e-15 of the mass on either side.
-    """
+def beta_nodes(a: float, b: float, breaks: Floats) -> BetaNodes:
+    """Nodes and weights with sum(weight * h(value)) = E h(V), V ~ Beta(a, b), a and b >= 1/2."""
     ends = float(special.betaincinv(a, b, 1e-15)), float(special.betainccinv(a, b, 1e-15))
     cuts = np.concatenate([beta_quantiles(a, b), breaks])
     cuts = np.unique(np.concatenate([ends, cuts[(cuts > ends[0]) & (cuts < ends[1])]]))

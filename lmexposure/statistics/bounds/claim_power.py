@@ -11,10 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
 from lmexposure._validate import fraction, integer
+from lmexposure.statistics.arrays import Flags, Floats
 from lmexposure.statistics.bounds.bound import Terms
 from lmexposure.statistics.bounds.from_exposure import epsilon_from_exposure
 from lmexposure.statistics.bounds.gaussian import epsilon_of_mu
@@ -92,7 +92,7 @@ class _Simulated:
 
     terms: Terms
     coin: float
-    uniforms: NDArray[np.float64]  # (simulations, 2, candidates)
+    uniforms: Floats  # (simulations, 2, candidates)
 
     # A leak is that of all copies together: a shift in deviations, or log-odds at delta 0.
     def epsilon(self, leak: float) -> float:
@@ -100,7 +100,7 @@ class _Simulated:
         each = leak / self.terms.repetitions
         return epsilon_of_mu(mu=each, delta=self.terms.delta) if self.terms.delta else each
 
-    def scores(self, leak: float, place: int) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    def scores(self, leak: float, place: int) -> tuple[Floats, Flags]:
         """Of an ideal attack, and who was in."""
         coins, noise = self.uniforms[place]
         included = coins < self.coin
@@ -117,14 +117,14 @@ class _Simulated:
         order = np.argsort([self._strength(*audit) for audit in audits], kind="stable")
         return self._bound(*audits[int(order[rank])])
 
-    def _strength(self, scores: NDArray[np.float64], included: NDArray[np.bool_]) -> float:
+    def _strength(self, scores: Floats, included: Flags) -> float:
         """Orders audits as their bounds do, and is cheap."""
         if self.coin != 0.5:
             return self._bound(scores, included)
         audit = Audit(canaries=scores.size, **vars(self.terms))
         return audit.strength(right_guesses(scores, included, seed=0)[1])
 
-    def _bound(self, scores: NDArray[np.float64], included: NDArray[np.bool_]) -> float:
+    def _bound(self, scores: Floats, included: Flags) -> float:
         if self.coin == 0.5:
             return one_run_audit(scores, included, seed=0, **vars(self.terms)).value
         if included.all() or not included.any():

@@ -21,6 +21,7 @@ from scipy.optimize import brentq
 
 from lmexposure._validate import bits_array, fraction, integer, one_of
 from lmexposure.errors import InputError, SettingsError
+from lmexposure.statistics.arrays import Floats
 from lmexposure.statistics.bounds.bound import (
     SCORES_ALIKE,
     Terms,
@@ -32,7 +33,6 @@ from lmexposure.statistics.bounds.bound import (
 )
 from lmexposure.statistics.results import EpsilonBound
 
-Floats = NDArray[np.float64]
 Counts = NDArray[np.signedinteger[Any]]
 
 _DEFAULT_SHARES = (0.5, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001)
@@ -111,7 +111,7 @@ def rates(
     negatives: int,
     *,
     tail: float,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+) -> tuple[Floats, Floats]:
     """Lower bounds of the true, upper bounds of the false positive rate, each failing at `tail`."""
     tp, fp = np.atleast_1d(true_positives), np.atleast_1d(false_positives)
     low = special.betaincinv(np.maximum(tp, 1), positives - tp + 1, tail)
@@ -120,12 +120,10 @@ def rates(
     return np.where(tp == 0, 0.0, low), np.where(fp == negatives, 1.0, high)
 
 
-def log_ratio(
-    numerator: NDArray[np.float64], denominator: NDArray[np.float64], delta: float
-) -> NDArray[np.float64]:
+def log_ratio(numerator: Floats, denominator: Floats, delta: float) -> Floats:
     """ln((numerator - delta) / denominator), 0 where that is not above 0."""
     excess = np.maximum(numerator - delta, denominator)
-    result: NDArray[np.float64] = np.log(excess) - np.log(denominator)
+    result: Floats = np.log(excess) - np.log(denominator)
     return result
 
 

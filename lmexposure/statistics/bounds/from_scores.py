@@ -22,18 +22,16 @@ from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import fft, interpolate, special
 from scipy.optimize import brentq
 
 from lmexposure._validate import bits_array, integer
 from lmexposure.errors import NumericalError
-from lmexposure.statistics.arrays import Floats
+from lmexposure.statistics.arrays import Counts, Floats
 from lmexposure.statistics.bounds.bound import SCORES_ALIKE, Terms, group_delta, two_sample_notes
 from lmexposure.statistics.bounds.clopper_pearson import OrderStatistics, Threshold, ThresholdRule
 from lmexposure.statistics.results import EpsilonBound
-
-Counts = NDArray[np.int64]
 
 # Ranks grow by this factor: finer ladders cost more than they show.
 _LADDER = 1.15
@@ -205,12 +203,7 @@ class _End:
         )
 
     def local(self, passed: Counts) -> Floats:
-        """Local bounds on epsilon, shape of `ranks`; falls as more pass.
-
-        For independent labels the chance of a point has a beta law; the parameters are stretched
-        until the log ratio varies as it does for samples of fixed sizes,
-        1/k - 1/n + 1/b - 1/m. This shapes the test only: its level does not rest on it.
-        """
+        """Local bounds on epsilon, shape of `ranks`; falls as more pass."""
         k, n = self.ranks - self.spared, self.size - self.spared
         b, m = passed + 1.0, self.others + 1.0
         points = 1 / (1 / k - 1 / (n + 1))
@@ -338,11 +331,7 @@ class Staircase:
         return min(1.0, max(0.0, 1 - alive) + _ROUNDING)
 
     def _overlapping(self, spared: int, log_slope: float) -> float:
-        """A spacing, halved until the nearest walk has its mass where the wanted one has it.
-
-        That is at the last step: a walk that is kept elsewhere leaves to a weight of e^40 what
-        its own mass, or the rounding of its transforms, tells nothing of.
-        """
+        """A spacing, halved until the nearest walk has its mass where the wanted one has it."""
         size, spacing = self.size - spared, self.spacing
         odds = math.exp(log_slope) * size / self.others
         if self.others <= size:
@@ -404,11 +393,7 @@ class _Walk:
 
 
 def _knots(first: float, last: float, size: int) -> Floats:
-    """States from `first` to `last` between which the log ratio is interpolated, ascending.
-
-    As a function of the state it has a pole one state behind `size`, where the sample is used up:
-    there it bends like a logarithm, and even steps were wrong by .04 with 400 scores a side.
-    """
+    """States from `first` to `last` between which the log ratio is interpolated, ascending."""
     step, distances = (last - first) / (_TABLE - 1), [size + 1 - last]
     while distances[-1] < size + 1 - first:
         distances.append(distances[-1] + max(1.0, min(step, _FINE * distances[-1])))
@@ -475,11 +460,7 @@ def _log_prefix_ratio(
 
 
 def _log_integral(c: Floats, d: Floats, e: Floats, slope: float) -> Floats:
-    """Log of the integral of u^c (1 - u)^d (1 - slope u)^e over (0, 1 / slope); shape (n,).
-
-    The integrand has one peak and falls off on both sides: Gauss's rule between places where it
-    has become negligible.
-    """
+    """Log of the integral of u^c (1 - u)^d (1 - slope u)^e over (0, 1 / slope); shape (n,)."""
 
     def height(u: Floats) -> Floats:
         value = special.xlogy(c, u) + special.xlog1py(d, -u)

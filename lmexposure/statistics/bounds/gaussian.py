@@ -18,13 +18,14 @@ from functools import lru_cache
 from statistics import NormalDist
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import special
 from scipy.optimize import brentq
 
 from lmexposure._types import NotNegative
 from lmexposure._validate import bits_array, delta_of_dp, fraction, positive
 from lmexposure.errors import SettingsError
+from lmexposure.statistics.arrays import Flags
 from lmexposure.statistics.bounds.bound import (
     Terms,
     at_least_zero,
@@ -390,7 +391,7 @@ class _Rung:
     guesses: int
     level: float
 
-    def correct(self, right: NDArray[np.bool_]) -> int:
+    def correct(self, right: Flags) -> int:
         """Right guesses, of all in the order of `reveal`, shape (m,)."""
         along = right if self.end == "both" else right[::2]
         return int(along[: self.guesses].sum())

@@ -10,10 +10,11 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from lmexposure._validate import bits_array, delta_of_dp, fraction
 from lmexposure.errors import InputError, SettingsError
+from lmexposure.statistics.arrays import Flags, Floats
 from lmexposure.statistics.bounds.bound import true_or_false
 from lmexposure.statistics.bounds.from_exposure import epsilon_from_exposure
 from lmexposure.statistics.bounds.from_scores import epsilon_from_scores
@@ -36,10 +37,6 @@ def joint_bounds(  # noqa: PLR0913 - a public door: its parameters are its optio
     seed: int = 0,
 ) -> JointBounds:
     """Bound epsilon by every rule that the data supports.
-
-    The primary bound is for the first delta: `one_run_audit` with fair coins,
-    `epsilon_from_exposure` with others; without coins `epsilon_from_exposure` where there are ten
-    times as many never-inserted scores as canaries, else `epsilon_from_scores`.
 
     Source: each bound cites its own; they hold together by Boole's inequality, since their parts
     of the significance add up to it.
@@ -80,9 +77,9 @@ def joint_bounds(  # noqa: PLR0913 - a public door: its parameters are its optio
 class _Data:
     """What there is, checked."""
 
-    scores: NDArray[np.float64]
-    included: NDArray[np.bool_]
-    references: NDArray[np.float64]
+    scores: Floats
+    included: Flags
+    references: Floats
     inclusion_probability: float | None
     seed: int
 
@@ -99,16 +96,16 @@ class _Data:
             )
 
     @property
-    def inside(self) -> NDArray[np.float64]:
+    def inside(self) -> Floats:
         return self.scores[self.included]
 
     @property
-    def left_out(self) -> NDArray[np.float64]:
+    def left_out(self) -> Floats:
         """Candidates that were not inserted."""
         return self.scores[~self.included]
 
     @property
-    def outside(self) -> NDArray[np.float64]:
+    def outside(self) -> Floats:
         """All that was never inserted."""
         return np.concatenate([self.left_out, self.references])
 
@@ -154,10 +151,7 @@ def _rules(data: _Data, refused: list[tuple[str, str]]) -> Iterator[_Rule]:
 
 
 def _by_exposure(
-    inside: NDArray[np.float64],
-    outside: NDArray[np.float64],
-    probability: float | None,
-    **terms: Any,
+    inside: Floats, outside: Floats, probability: float | None, **terms: Any
 ) -> EpsilonBound:
     found = epsilon_from_exposure(-inside, -outside, inclusion_probability=probability, **terms)
     return found.bound

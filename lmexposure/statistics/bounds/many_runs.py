@@ -28,12 +28,19 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 
 from lmexposure._validate import bits_array, integer
 from lmexposure.errors import InputError
-from lmexposure.statistics.arrays import alike_texts, coin_matrix, column, score_matrix
+from lmexposure.statistics.arrays import (
+    Flags,
+    Floats,
+    alike_texts,
+    coin_matrix,
+    column,
+    score_matrix,
+)
 from lmexposure.statistics.bounds.bound import Terms, rate_notes
 from lmexposure.statistics.bounds.one_run import Audit, one_run_audit, right_guesses
 from lmexposure.statistics.intervals import binomial_interval
@@ -60,7 +67,7 @@ class LargestBound:
     chosen_from: int  # how many there were
     # the bound of each by itself at the whole significance, which holds for a model or a text that
     # was named beforehand; NaN where there is none. Shape (M,) or (N,).
-    values: NDArray[np.float64]
+    values: Floats
 
 
 def together_epsilon(
@@ -106,9 +113,9 @@ def together_epsilon(
     return replace(bound, assumptions=(*bound.assumptions, _TRAINED_APART))
 
 
-def _centred(x: NDArray[np.float64], kinds: Sequence[Hashable]) -> NDArray[np.float64]:
+def _centred(x: Floats, kinds: Sequence[Hashable]) -> Floats:
     """Scores less their text's mean over all models, in units of their kind's spread: (M, N)."""
-    away: NDArray[np.float64] = x - x.mean(axis=0)
+    away: Floats = x - x.mean(axis=0)
     for places in alike_texts(kinds, [1] * x.shape[1]).values():
         away[:, places] /= away[:, places].std() or 1.0
     return away
@@ -181,11 +188,7 @@ def per_text_epsilon(
 
 
 def _largest(
-    cells: Sequence[tuple[NDArray[np.float64], NDArray[np.bool_]]],
-    terms: Terms,
-    seed: int,
-    *,
-    what: str,
+    cells: Sequence[tuple[Floats, Flags]], terms: Terms, seed: int, *, what: str
 ) -> LargestBound:
     """Audit each by itself; only the best is audited again at its share of the level."""
     seed = integer("seed", seed, low=0)
@@ -226,7 +229,7 @@ class _Several:
         self._terms = terms
         self._known: dict[tuple[int, float], float] = {}
 
-    def bound(self, right: NDArray[np.bool_]) -> float:
+    def bound(self, right: Flags) -> float:
         """Of guesses right or wrong, in the order of their reveal."""
         audit = Audit(canaries=right.size, **vars(self._terms))
         if audit.delta > 0:  # what is forgiven differs from stage to stage
@@ -237,7 +240,7 @@ class _Several:
         return self._known[key]
 
 
-def mean_at_least(values: NDArray[np.float64], significance: float) -> float:
+def mean_at_least(values: Floats, significance: float) -> float:
     """A lower bound on the mean of independent draws, valid for every distribution on [0, 1].
 
     For an upper bound take one minus the bound for `1 - values`.
@@ -262,14 +265,14 @@ def mean_at_least(values: NDArray[np.float64], significance: float) -> float:
     return float(brentq(wealth, least, 1.0, xtol=1e-12)) if wealth(least) > 0 else 0.0
 
 
-def _bets(values: NDArray[np.float64], goal: float) -> NDArray[np.float64]:
+def _bets(values: Floats, goal: float) -> Floats:
     """What to stake on each draw, from the draws before it alone, shape (n,)."""
     n = values.size
     seen = np.arange(1, n + 1)
     mean = (0.5 + np.cumsum(values)) / (seen + 1)
     variance = (0.25 + np.cumsum((values - mean) ** 2)) / (seen + 1)
     before = np.concatenate([[0.25], variance[:-1]])
-    stakes: NDArray[np.float64] = np.sqrt(2 * goal / (n * before))
+    stakes: Floats = np.sqrt(2 * goal / (n * before))
     return stakes
 
 
@@ -342,7 +345,7 @@ def lidp_epsilon(
     )
 
 
-def _scores(name: str, values: ArrayLike) -> NDArray[np.float64]:
+def _scores(name: str, values: ArrayLike) -> Floats:
     """Finite scores of shape (models, canaries)."""
     scores = np.asarray(values, dtype=np.float64)
     if scores.ndim not in (1, 2) or scores.size == 0:
@@ -354,7 +357,7 @@ def _scores(name: str, values: ArrayLike) -> NDArray[np.float64]:
     return scores.reshape(len(scores), -1)
 
 
-def _epsilon(hits: NDArray[np.bool_], alarms: NDArray[np.bool_], terms: Terms) -> float:
+def _epsilon(hits: Flags, alarms: Flags, terms: Terms) -> float:
     """The bound for one document; the rates do not depend on delta and are bounded once."""
     tail = terms.significance / 2
     inside, outside = _at_least(hits, tail), 1 - _at_least(~alarms, tail)
@@ -367,7 +370,7 @@ def _epsilon(hits: NDArray[np.bool_], alarms: NDArray[np.bool_], terms: Terms) -
     return terms.per_document(bound_at)
 
 
-def _at_least(guesses: NDArray[np.bool_], significance: float) -> float:
+def _at_least(guesses: Flags, significance: float) -> float:
     """A lower bound on the share of true guesses."""
     models, canaries = guesses.shape
     if canaries == 1:

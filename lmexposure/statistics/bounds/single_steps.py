@@ -27,11 +27,12 @@ import math
 from statistics import NormalDist
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import special
 
 from lmexposure._validate import bits_array, delta_of_dp, fraction
 from lmexposure.errors import InputError
+from lmexposure.statistics.arrays import Flags, Floats
 from lmexposure.statistics.bounds.bound import refuse_unlikely_coins
 from lmexposure.statistics.bounds.gaussian import GaussianEpsilon, epsilon_of_mu
 
@@ -161,9 +162,7 @@ def guesses_needed(mu: float, *, shown: float, significance: float = 0.05) -> in
     return math.ceil((z * math.sqrt(right * (1 - right)) / (right - least)) ** 2)
 
 
-def _scores_and_coins(
-    scores: ArrayLike, included: ArrayLike
-) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+def _scores_and_coins(scores: ArrayLike, included: ArrayLike) -> tuple[Floats, Flags]:
     values, coins = bits_array("scores", scores), np.asarray(included)
     if coins.shape != values.shape:
         raise InputError(
@@ -221,8 +220,6 @@ def _bound(
 
 def canife_point(in_scores: ArrayLike, out_scores: ArrayLike, *, delta: float) -> float:
     """A round's empirical epsilon, in nats, as its source has it.
-
-    Rates of 0 count as one error: 50 scores of each kind give 3.89 at most at a small delta.
 
     Source: Maddock et al. 2023 (arXiv 2210.02912), section 3 and appendix; the false positives are
         of rounds without the canary, and the false negatives of rounds with it.
