@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
+from lmexposure._validate import bits_array
 from lmexposure.errors import InputError
 
 _UNLIKELY = 1e-6
@@ -36,8 +37,7 @@ def midranks(values: Floats) -> Floats:
     [2.5, 1.0, 2.5]
     """
     _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
-    ranks: Floats = (counts.cumsum() - (counts - 1) / 2)[place]
-    return ranks
+    return (counts.cumsum() - (counts - 1) / 2)[place]
 
 
 def finite_or_none(value: float) -> float | None:
@@ -101,6 +101,20 @@ def _all_alike(sums: Counts, trials: int) -> bool:
     # By Stirling's formula no count is likelier than this; the first sum sets what the others are.
     likeliest = min(0.5, 1 / np.sqrt(2 * np.pi * trials * share * (1 - share)))
     return bool((len(sums) - 1) * np.log(likeliest) < np.log(_UNLIKELY))
+
+
+def scores_and_coins(
+    scores: ArrayLike, included: ArrayLike, *, may_miss: bool = False
+) -> tuple[Floats, Flags]:
+    """Scores and coins of the same models and texts, of shape (M, N) each."""
+    x = score_matrix("scores", scores, may_miss=may_miss)
+    return x, coin_matrix("included", included, x.shape)
+
+
+def two_samples(in_scores: ArrayLike, out_scores: ArrayLike) -> tuple[Floats, Floats]:
+    """Scores of those in and of those out, ascending."""
+    inside, outside = bits_array("in_scores", in_scores), bits_array("out_scores", out_scores)
+    return np.sort(inside), np.sort(outside)
 
 
 def shadow_models(shadows: ArrayLike | None, models: int) -> Flags:
@@ -184,8 +198,7 @@ class Sides:
         inside = self.error_in * self.models_in * (self.models_in - 1)
         outside = self.error_out * self.models_out * (self.models_out - 1)
         free = np.maximum(self.models_in + self.models_out - 2, 1)
-        spread: Floats = np.sqrt((inside + outside) / free)
-        return spread
+        return np.asarray(np.sqrt((inside + outside) / free))
 
     @property
     def t(self) -> Floats:
@@ -194,8 +207,7 @@ class Sides:
         with np.errstate(divide="ignore", invalid="ignore"):
             t = difference / error
         constant = np.where(difference == 0, 0.0, np.copysign(np.inf, difference))
-        found: Floats = np.where(np.isnan(difference), np.nan, np.where(error > 0, t, constant))
-        return found
+        return np.where(np.isnan(difference), np.nan, np.where(error > 0, t, constant))
 
     def ends(self, level: float) -> tuple[Floats, Floats]:
         """Welch 1947, with Satterthwaite's degrees of freedom; both sides constant: no width."""

@@ -77,8 +77,7 @@ def zlib_ratio(target_bits: ArrayLike, texts: Sequence[str]) -> Floats:
             f"texts must be a list of {bits.size} strings, one a number of target_bits"
         )
     lengths = np.array([8.0 * len(zlib.compress(text.encode("utf-8"))) for text in texts])
-    ratios: Floats = -bits / lengths
-    return ratios
+    return np.asarray(-bits / lengths)
 
 
 def min_k(token_bits: Sequence[ArrayLike], *, share: float = 0.2) -> Floats:
@@ -175,8 +174,7 @@ def _lowest_mean(values: Floats, lengths: NDArray[Any], share: float) -> Floats:
     place = np.arange(values.size) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     keep = place < counted[text]
     sums = np.bincount(text[keep], ordered[keep], minlength=lengths.size)
-    means: Floats = sums / counted
-    return means
+    return sums / counted
 
 
 def rmia(
@@ -248,8 +246,7 @@ def _log_ratios(
     mean = np.logaddexp2.reduce(-references, axis=0) - log2(len(references))
     seen = log2((1 - a) / 2) if a < 1 else -np.inf
     marginal = np.logaddexp2(log2((1 + a) / 2) + mean, seen)
-    ratios: Floats = -own - marginal
-    return ratios
+    return np.asarray(-own - marginal)
 
 
 def rmia_matrix(
@@ -291,8 +288,7 @@ def rmia_matrix(
         for its, theirs in zip(own, population, strict=True)
     ]
     among_equals = (1 + own / (1 + np.abs(own))) / 2  # rises with the ratio, and never ends
-    scores: Floats = (np.array(won) + among_equals) / (others.shape[1] + 1)
-    return scores
+    return np.asarray((np.array(won) + among_equals) / (others.shape[1] + 1))
 
 
 def _mean_of_others(exponents: Floats, mask: Flags) -> Floats:

@@ -117,8 +117,7 @@ def _total_exposure(ends: Counts, references: int) -> Floats:
     n = ends.shape[1]
     last = np.where(np.diff(ends, axis=1, append=ends[:, -1:] + 1) > 0, np.arange(1, n + 1), n)
     chosen = np.minimum.accumulate(last[:, ::-1], axis=1)[:, ::-1]  # (B, n) chosen ones <= it
-    total: Floats = np.sum(math.log2(references) - np.log2(1 + ends - chosen), axis=1)
-    return total
+    return np.asarray(np.sum(math.log2(references) - np.log2(1 + ends - chosen), axis=1))
 
 
 def _permuted(ends: Counts, n: int, permutations: int, generator: np.random.Generator) -> Floats:

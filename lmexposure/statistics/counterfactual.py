@@ -35,12 +35,12 @@ from lmexposure.statistics.arrays import (
     Flags,
     Floats,
     Sides,
-    coin_matrix,
     coins_of,
     column,
     of_own,
     of_pairs,
     score_matrix,
+    scores_and_coins,
 )
 from lmexposure.statistics.intervals import rate_difference
 
@@ -125,8 +125,7 @@ def counterfactual_memorisation(
     >>> found.value.tolist(), found.models_in.tolist()
     ([2.5], [2])
     """
-    x = score_matrix("scores", scores)
-    coins = coin_matrix("included", included, x.shape)
+    x, coins = scores_and_coins(scores, included)
     level, sizes = coverage("level", level), _lengths(lengths, x.shape[1])
     if binary and not np.isin(x, (0.0, 1.0)).all():
         raise InputError("binary scores must be 0 or 1; give binary=False for other numbers")
@@ -212,8 +211,7 @@ def memorisation_by_halves(
     largest of 1,000 texts without a trace, Beta(5, 5) scores, shows .22 by all of 20 models, and
     -.001 (standard error .005) by halves, in the mean over 200 sweeps.
     """
-    x = score_matrix("scores", scores)
-    coins = coin_matrix("included", included, x.shape)
+    x, coins = scores_and_coins(scores, included)
     splits = integer("splits", splits, low=1)
     rng, models = np.random.default_rng(integer("seed", seed, low=0)), len(x)
     found = []
@@ -306,8 +304,7 @@ def memorisation_test(
     Source: proof at the top of this module; Westfall and Young 1993, Resampling-based multiple
     testing, section 2.6; studentised as by Janssen 1997, so that spreads may differ.
     """
-    x = score_matrix("scores", scores)
-    coins = coin_matrix("included", included, x.shape)
+    x, coins = scores_and_coins(scores, included)
     return _tested(x, coins, _own_t, "greater", permutations, seed)
 
 

@@ -162,8 +162,7 @@ def _areas(scores: Floats, labels: Floats) -> Floats:
     ranks = stats.rankdata(scores, axis=1)
     first = labels.sum(1)
     second = labels.shape[1] - first
-    areas: Floats = ((ranks * labels).sum(1) - first * (first + 1) / 2) / (first * second)
-    return areas
+    return np.asarray(((ranks * labels).sum(1) - first * (first + 1) / 2) / (first * second))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -291,8 +290,7 @@ def conformal_p(scores: ArrayLike, held_out: ArrayLike) -> Floats:
     """
     others = np.sort(bits_array("held_out", held_out))
     below = np.searchsorted(others, bits_array("scores", scores), side="left")
-    found: Floats = (1 + others.size - below) / (1 + others.size)
-    return found
+    return (1 + others.size - below) / (1 + others.size)
 
 
 def false_shares(p: ArrayLike) -> Floats:
@@ -308,8 +306,7 @@ def false_shares(p: ArrayLike) -> Floats:
     >>> false_shares([0.01, 0.04, 0.5]).tolist()
     [0.03, 0.06, 0.5]
     """
-    found: Floats = stats.false_discovery_control(bits_array("p", p), method="bh")
-    return found
+    return np.asarray(stats.false_discovery_control(bits_array("p", p), method="bh"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -396,13 +393,11 @@ class _Test:
 
 def _together(p: Floats) -> Floats:
     """Weighted logarithms of three p, shape (3, B) -> (B,); larger = longer."""
-    found: Floats = -(_WEIGHTS * np.log(p)).sum(0)
-    return found
+    return np.asarray(-(_WEIGHTS * np.log(p)).sum(0))
 
 
 def _as_large(values: Floats, among: Floats) -> Floats:
     """The share of `among` that is as large as each value; equal up to rounding counts."""
     slack = 1e-9 * max(1.0, float(np.abs(among).max()))
     below = np.searchsorted(np.sort(among), values - slack, side="left")
-    found: Floats = (among.size - below) / among.size
-    return found
+    return (among.size - below) / among.size

@@ -21,10 +21,10 @@ from lmexposure.statistics.arrays import (
     Flags,
     Floats,
     alike_texts,
-    coin_matrix,
     coin_notes,
     column,
     score_matrix,
+    scores_and_coins,
     shadow_models,
 )
 
@@ -117,8 +117,7 @@ def never_differ(x: Floats, shadows: Flags) -> Flags:
     """
     first = x[shadows][0]
     alike = (x[shadows] == first).all(axis=(0, 2))
-    found: Flags = alike & (x == first).all(axis=2)
-    return found
+    return np.asarray(alike & (x == first).all(axis=2))
 
 
 def kind_variances(inside: Side, outside: Side) -> Floats:
@@ -143,8 +142,7 @@ def kind_variances(inside: Side, outside: Side) -> Floats:
     prior = 2 * _inverse_trigamma(differ)
     of_kind = np.exp(_middle(logs, loose) + special.digamma(prior / 2)) * 2 / prior
     of_kind = of_kind * loose.any(axis=0)
-    found: Floats = (prior * of_kind + share * squares) / (prior + share * freedom) + FLAT**2
-    return found
+    return np.asarray((prior * of_kind + share * squares) / (prior + share * freedom) + FLAT**2)
 
 
 def _logarithms(squares: Floats, freedom: Floats) -> tuple[Floats, Flags]:
@@ -157,8 +155,7 @@ def _logarithms(squares: Floats, freedom: Floats) -> tuple[Floats, Flags]:
 
 def _middle(logs: Floats, loose: Flags) -> Floats:
     """Of each token over the texts, (T,)."""
-    found: Floats = np.where(loose, logs, 0).sum(axis=0) / np.maximum(loose.sum(axis=0), 1)
-    return found
+    return np.asarray(np.where(loose, logs, 0).sum(axis=0) / np.maximum(loose.sum(axis=0), 1))
 
 
 def _differences(
@@ -324,8 +321,7 @@ def lira_matrix(
     Source: Carlini et al. 2022; leave-one-out as in Aerni et al. 2024; variances by Smyth 2004,
     means by Efron and Morris 1973.
     """
-    x = score_matrix("scores", scores)
-    coins = coin_matrix("included", included, x.shape)
+    x, coins = scores_and_coins(scores, included)
     one_of("mode", mode, ("online", "offline"))
     references = shadow_models(shadows, len(x))
     found = np.empty_like(x)
@@ -371,8 +367,7 @@ def _online(own: Floats, inside: Side, outside: Side) -> Floats:
     for side, mean, left, v in zip(both, means, unknown, variances, strict=True):
         whole = np.where(side.counts > 0, v + left, np.nan)
         densities.append(((own - mean) ** 2 / whole + np.log(whole)) / 2)
-    found: Floats = densities[1] - densities[0]
-    return found
+    return densities[1] - densities[0]
 
 
 def _offline(own: Floats, inside: Side, outside: Side) -> Floats:
@@ -387,8 +382,7 @@ def _offline(own: Floats, inside: Side, outside: Side) -> Floats:
         apart = max(0.0, float(mean[here].var(ddof=1) - left[here].mean()))
         share = apart / (apart + left)
         mean, left = centre + share * (mean - centre), share * left
-    found: Floats = (own - mean) / np.sqrt(variance + left)
-    return found
+    return (own - mean) / np.sqrt(variance + left)
 
 
 def _variances(inside: Side, outside: Side) -> tuple[Floats, Floats]:

@@ -12,15 +12,7 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from lmexposure._validate import fraction
-from lmexposure.statistics.arrays import (
-    Counts,
-    Flags,
-    Floats,
-    coin_matrix,
-    coin_notes,
-    column,
-    score_matrix,
-)
+from lmexposure.statistics.arrays import Counts, Flags, Floats, coin_notes, column, scores_and_coins
 from lmexposure.statistics.membership import roc_curve, tpr_at_fpr
 
 _ASSUMPTIONS = (
@@ -74,8 +66,7 @@ def canaries_and_population(
     Source: Aerni, Zhang, Tramèr 2024, Evaluations of machine learning privacy defenses are
     misleading.
     """
-    x = score_matrix("scores", scores, may_miss=may_miss)
-    coins = coin_matrix("included", included, x.shape)
+    x, coins = scores_and_coins(scores, included, may_miss=may_miss)
     known = ~np.isnan(x)
     fpr, significance = fraction("fpr", fpr), fraction("significance", significance)
     inside, outside = x[coins & known], x[~coins & known]
@@ -120,12 +111,11 @@ def _own_rates(x: Floats, coins: Flags, significance: float) -> tuple[Floats, Fl
 
 
 def _log_choose(total: Counts, chosen: Counts) -> Floats:
-    logs: Floats = (
+    return np.asarray(
         special.gammaln(total + 1)
         - special.gammaln(chosen + 1)
         - special.gammaln(total - chosen + 1)
     )
-    return logs
 
 
 def _missing(known: Flags) -> tuple[str, ...]:

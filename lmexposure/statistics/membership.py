@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import optimize, special
 
-from lmexposure._validate import bits_array, fraction, one_of
+from lmexposure._validate import fraction, one_of
 from lmexposure.errors import SettingsError
-from lmexposure.statistics.arrays import Counts, Floats, column
+from lmexposure.statistics.arrays import Counts, Floats, column, two_samples
 from lmexposure.statistics.results import AreaUnderCurve, Membership, TprAtFpr
 
 _INDEPENDENT = (
@@ -69,8 +69,7 @@ def area_under_curve(
     >>> round(area_under_curve([3, 4], [1, 2], method="hoeffding").low, 6)
     0.158114
     """
-    inside = np.sort(bits_array("in_scores", in_scores))
-    outside = np.sort(bits_array("out_scores", out_scores))
+    inside, outside = two_samples(in_scores, out_scores)
     level = fraction("level", level)
     one_of("method", method, tuple(_ASSUMPTIONS))
     found = _placements(inside, outside)
@@ -203,8 +202,7 @@ def tpr_at_fpr(
     >>> tpr_at_fpr(range(10), range(100), fpr=0.01).note
     '100 negatives do not resolve a FPR of 0.01 at level 0.95; it takes 368'
     """
-    inside = np.sort(bits_array("in_scores", in_scores))
-    outside = np.sort(bits_array("out_scores", out_scores))
+    inside, outside = two_samples(in_scores, out_scores)
     fpr, level = fraction("fpr", fpr), fraction("level", level)
     m, n, side = inside.size, outside.size, (1 - level) / 2
     fixed: dict[str, Any] = {"fpr": fpr, "level": level, "positives": m, "negatives": n}
@@ -331,8 +329,7 @@ def roc_curve(in_scores: ArrayLike, out_scores: ArrayLike) -> RocCurve:
     >>> roc_curve([0, 4, 6, 7], [1, 2, 3, 5]).area
     0.6875
     """
-    inside = np.sort(bits_array("in_scores", in_scores))
-    outside = np.sort(bits_array("out_scores", out_scores))
+    inside, outside = two_samples(in_scores, out_scores)
     thresholds = np.append(np.unique(np.concatenate([inside, outside])), np.inf)
     return RocCurve(
         thresholds=column(thresholds, np.float64),

@@ -20,7 +20,14 @@ from scipy import special
 
 from lmexposure._validate import fraction, integer
 from lmexposure.errors import InputError
-from lmexposure.statistics.arrays import Flags, Floats, coin_matrix, column, score_matrix
+from lmexposure.statistics.arrays import (
+    Flags,
+    Floats,
+    coin_matrix,
+    column,
+    score_matrix,
+    scores_and_coins,
+)
 from lmexposure.statistics.membership import area_under_curve, tpr_at_fpr
 from lmexposure.statistics.results import CellRate
 
@@ -130,8 +137,7 @@ def rate_parts(
 
     Source: Efron and Stein 1981, the jackknife; Cameron, Gelbach and Miller 2011, two-way clusters.
     """
-    x = score_matrix("scores", scores, may_miss=True)
-    coins = coin_matrix("included", included, x.shape)
+    x, coins = scores_and_coins(scores, included, may_miss=True)
     rate = np.array([fraction("fpr", fpr)])
     counted = np.isin(np.arange(x.shape[1]), np.asarray(texts, dtype=np.intp))
     x = np.where(counted, x, np.nan)
@@ -241,8 +247,7 @@ class _Cells:
     def tpr(self, fprs: Floats) -> Floats:
         """With as many false positives as a rate allows, and no more."""
         m, thresholds = self.inside.size, self.thresholds(fprs)
-        above: Floats = (m - np.searchsorted(self.inside, thresholds, "right")) / m
-        return above
+        return (m - np.searchsorted(self.inside, thresholds, "right")) / m
 
     def thresholds(self, fprs: Floats) -> Floats:
         """Above which a cell is found, at each rate."""

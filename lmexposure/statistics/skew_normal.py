@@ -98,16 +98,14 @@ def skew_normal_log_cdf(z: ArrayLike, shape: float) -> Floats:
 
 
 def _log_density(z: Floats, shape: float) -> Floats:
-    logs: Floats = math.log(2) - _LOG_SQRT_TAU - z**2 / 2 + special.log_ndtr(shape * z)
-    return logs
+    return np.asarray(math.log(2) - _LOG_SQRT_TAU - z**2 / 2 + special.log_ndtr(shape * z))
 
 
 def _slope(z: Floats, shape: float) -> Floats:
     """Derivative of the log-density at z; positive to the left of the mode."""
     with np.errstate(over="ignore"):  # erfcx is infinite far to the right, where its share is 0
         mills = math.sqrt(2 / math.pi) / special.erfcx(-shape * z / math.sqrt(2))
-    slope: Floats = -z + shape * mills
-    return slope
+    return np.asarray(-z + shape * mills)
 
 
 def _tail_log_cdf(z: Floats, shape: float) -> Floats:
@@ -121,8 +119,7 @@ def _tail_log_cdf(z: Floats, shape: float) -> Floats:
     u = length[:, None] * (_NODES + 1) / 2  # (n, nodes)
     at_z = _log_density(z, shape)
     relative = np.exp(_log_density(z[:, None] - u, shape) - at_z[:, None])
-    logs: Floats = at_z + np.log(length / 2 * (relative @ _WEIGHTS))
-    return logs
+    return at_z + np.log(length / 2 * (relative @ _WEIGHTS))
 
 
 def fit_skew_normal(bits: ArrayLike) -> SkewNormal:
@@ -177,8 +174,7 @@ def _simplex(_scipys: object, start: Floats, *, args: tuple[Floats], disp: int) 
     """The search that scipy makes, step for step, with a likelihood in a third of the time."""
     from scipy import optimize
 
-    found: Floats = optimize.fmin(_minus_log_likelihood, start, args=args, disp=disp)
-    return found
+    return np.asarray(optimize.fmin(_minus_log_likelihood, start, args=args, disp=disp))
 
 
 def _minus_log_likelihood(parameters: Floats, x: Floats) -> float:

@@ -186,8 +186,7 @@ class _Class:
     def _two_sided(self) -> Flags:
         """Which canaries some models had, and others had not, shape (N,)."""
         models_in = self.included.sum(axis=0)
-        found: Flags = (models_in > 0) & (models_in < len(self.included))
-        return found
+        return np.asarray((models_in > 0) & (models_in < len(self.included)))
 
     @property
     def _terms(self) -> dict[str, Any]:

@@ -318,8 +318,7 @@ def beta_quantiles(a: float, b: float) -> Floats:
     """Ascending quantiles of Beta(a, b), from 1e-12 to 1 - 1e-12, that mark where it moves."""
     below = special.betaincinv(a, b, _MARKS)
     above = special.betainccinv(a, b, _MARKS[-2::-1])
-    quantiles: Floats = np.concatenate([below, above])
-    return quantiles
+    return np.concatenate([below, above])
 
 
 def beta_nodes(a: float, b: float, breaks: Floats) -> BetaNodes:

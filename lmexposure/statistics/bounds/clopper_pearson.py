@@ -123,8 +123,7 @@ def rates(
 def log_ratio(numerator: Floats, denominator: Floats, delta: float) -> Floats:
     """ln((numerator - delta) / denominator), 0 where that is not above 0."""
     excess = np.maximum(numerator - delta, denominator)
-    result: Floats = np.log(excess) - np.log(denominator)
-    return result
+    return np.log(excess) - np.log(denominator)
 
 
 def clopper_pearson_epsilon(

@@ -26,9 +26,9 @@ from numpy.typing import ArrayLike
 from scipy import fft, interpolate, special
 from scipy.optimize import brentq
 
-from lmexposure._validate import bits_array, integer
+from lmexposure._validate import integer
 from lmexposure.errors import NumericalError
-from lmexposure.statistics.arrays import Counts, Floats
+from lmexposure.statistics.arrays import Counts, Floats, two_samples
 from lmexposure.statistics.bounds.bound import SCORES_ALIKE, Terms, group_delta, two_sample_notes
 from lmexposure.statistics.bounds.clopper_pearson import OrderStatistics, Threshold, ThresholdRule
 from lmexposure.statistics.results import EpsilonBound
@@ -99,8 +99,7 @@ def epsilon_from_scores(
     >>> 0 < found.value <= found.max_attainable
     True
     """
-    ins = np.sort(bits_array("in_scores", in_scores))
-    outs = np.sort(bits_array("out_scores", out_scores))
+    ins, outs = two_samples(in_scores, out_scores)
     seed = integer("seed", seed, low=0)
     terms = Terms(significance=significance, delta=delta, repetitions=repetitions)
     if threshold is not None and not isinstance(threshold, OrderStatistics):
@@ -383,8 +382,7 @@ class _Walk:
             return self._exact(states, sizes, slope)
         knots = _knots(states[0], states[-1], sizes[1 if self.at_points else 0])
         curve = interpolate.make_interp_spline(knots, self._exact(knots, sizes, slope), k=5)
-        values: Floats = curve(states)
-        return values
+        return np.asarray(curve(states))
 
     def _exact(self, states: Floats, sizes: tuple[int, int], slope: float) -> Floats:
         last = np.full_like(states, self.last)
@@ -425,8 +423,7 @@ def _failures(successes: int, success: float, most: int) -> Floats:
     y = np.arange(most + 1)
     logs = special.gammaln(successes + y) - special.gammaln(successes) - special.gammaln(y + 1)
     logs = logs + successes * math.log(success) + special.xlog1py(y, -success)
-    chances: Floats = np.exp(logs)
-    return chances
+    return np.asarray(np.exp(logs))
 
 
 def _convolve(first: Floats, second: Floats) -> Floats:
@@ -435,8 +432,7 @@ def _convolve(first: Floats, second: Floats) -> Floats:
         return np.convolve(first, second)
     length = fft.next_fast_len(first.size + second.size - 1, real=True)
     product = fft.irfft(fft.rfft(first, length) * fft.rfft(second, length), length)
-    kept: Floats = np.maximum(product[: first.size + second.size - 1], 0)
-    return kept
+    return np.asarray(np.maximum(product[: first.size + second.size - 1], 0))
 
 
 def _log_prefix_ratio(
@@ -455,8 +451,7 @@ def _log_prefix_ratio(
     constant = constant - special.gammaln(length) + points * math.log(slope)
     walk = points * math.log(theta) + others * math.log1p(-theta)
     integral = _log_integral(length - 1, left_others, left_points, slope)
-    result: Floats = constant + integral - walk
-    return result
+    return np.asarray(constant + integral - walk)
 
 
 def _log_integral(c: Floats, d: Floats, e: Floats, slope: float) -> Floats:
@@ -482,8 +477,7 @@ def _log_integral(c: Floats, d: Floats, e: Floats, slope: float) -> Floats:
     nodes = (left + half)[:, None] + half[:, None] * _NODES  # (n, 64)
     logs = c[:, None] * np.log(nodes) + d[:, None] * np.log1p(-nodes)
     logs += e[:, None] * np.log1p(-np.minimum(slope * nodes, _BELOW_1))
-    value: Floats = np.log(np.exp(logs - peak[:, None]) @ _WEIGHTS * half) + peak
-    return value
+    return np.log(np.exp(logs - peak[:, None]) @ _WEIGHTS * half) + peak
 
 
 def _first_reach(mode: Floats, c: Floats, d: Floats, e: Floats, slope: float) -> Floats:
@@ -497,8 +491,7 @@ def _first_reach(mode: Floats, c: Floats, d: Floats, e: Floats, slope: float) ->
         steep = np.where(c > 0, np.maximum(rise, 0), d + slope * e)
         # Eight deviations of a bell curve; at an end, 0 or 1 / slope, the fall of an exponential.
         width = np.minimum(8 / np.sqrt(bend), _NEGLIGIBLE / steep)
-    narrowed: Floats = np.clip(np.nan_to_num(width, nan=1 / slope), 1e-12 / slope, 1 / slope)
-    return narrowed
+    return np.asarray(np.clip(np.nan_to_num(width, nan=1 / slope), 1e-12 / slope, 1 / slope))
 
 
 def _mode(c: Floats, d: Floats, e: Floats, slope: float) -> Floats:
@@ -506,14 +499,12 @@ def _mode(c: Floats, d: Floats, e: Floats, slope: float) -> Floats:
     square = slope * (c + d + e)
     linear = c * (1 + slope) + d + slope * e
     root = np.sqrt(np.maximum(linear**2 - 4 * square * c, 0))
-    mode: Floats = 2 * c / np.maximum(linear + root, np.finfo(float).tiny)
-    return mode
+    return 2 * c / np.maximum(linear + root, np.finfo(float).tiny)
 
 
 def _chance_of_at_most(counts: Counts, trials: int, share: float) -> Floats:
     """P[Bin(trials, share) <= counts]; counts from 0 to trials - 1, any shape."""
-    chances: Floats = special.betaincc(counts + 1, trials - counts, share)
-    return chances
+    return np.asarray(special.betaincc(counts + 1, trials - counts, share))
 
 
 def _chance_of_more(count: int, trials: int, share: float) -> float:

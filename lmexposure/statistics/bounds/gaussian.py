@@ -23,9 +23,9 @@ from scipy import special
 from scipy.optimize import brentq
 
 from lmexposure._types import NotNegative
-from lmexposure._validate import bits_array, delta_of_dp, fraction, positive
+from lmexposure._validate import delta_of_dp, fraction, positive
 from lmexposure.errors import SettingsError
-from lmexposure.statistics.arrays import Flags
+from lmexposure.statistics.arrays import Flags, two_samples
 from lmexposure.statistics.bounds.bound import (
     Terms,
     at_least_zero,
@@ -212,12 +212,11 @@ def gaussian_dp_epsilon(
     Source: Dong, Roth and Su 2019, Corollary 2.13 and Theorem 2.14 (groups); order statistics as
     in David and Nagaraja 2003, section 2.1. Ties count against the bound.
     """
-    inside, outside = bits_array("in_scores", in_scores), bits_array("out_scores", out_scores)
+    inside, outside = two_samples(in_scores, out_scores)
     terms = Terms(
         significance=significance, delta=fraction("delta", delta), repetitions=repetitions
     )
     looks = _fixed_looks(outside.size, terms.significance)
-    inside, outside = np.sort(inside), np.sort(outside)
     thresholds = outside[[outside.size - look.rank for look in looks]]
     above = inside.size - np.searchsorted(inside, thresholds, side="right")  # (looks,)
     bounds = [

@@ -33,14 +33,7 @@ from scipy.optimize import brentq
 
 from lmexposure._validate import bits_array, integer
 from lmexposure.errors import InputError
-from lmexposure.statistics.arrays import (
-    Flags,
-    Floats,
-    alike_texts,
-    coin_matrix,
-    column,
-    score_matrix,
-)
+from lmexposure.statistics.arrays import Flags, Floats, alike_texts, column, scores_and_coins
 from lmexposure.statistics.bounds.bound import Terms, rate_notes
 from lmexposure.statistics.bounds.one_run import Audit, one_run_audit, right_guesses
 from lmexposure.statistics.intervals import binomial_interval
@@ -100,8 +93,7 @@ def together_epsilon(
 
     Source: proof at the top of this module, on that of `one_run_audit`.
     """
-    x = score_matrix("scores", scores)
-    coins = coin_matrix("included", included, x.shape)
+    x, coins = scores_and_coins(scores, included)
     bound = one_run_audit(
         _centred(x, kinds).ravel(),
         coins.ravel(),
@@ -147,8 +139,7 @@ def per_model_epsilon(
 
     Source: proof at the top of this module; Boole's inequality.
     """
-    x = score_matrix("scores", scores, may_miss=True)
-    coins = coin_matrix("included", included, x.shape)
+    x, coins = scores_and_coins(scores, included, may_miss=True)
     rows = [(own[~np.isnan(own)], its[~np.isnan(own)]) for own, its in zip(x, coins, strict=True)]
     terms = Terms(significance=significance, delta=delta, repetitions=repetitions)
     return _largest(rows, terms, seed, what="models")
@@ -180,8 +171,7 @@ def per_text_epsilon(
 
     Source: proof at the top of this module; Boole's inequality.
     """
-    x = score_matrix("scores", scores)
-    coins = coin_matrix("included", included, x.shape)
+    x, coins = scores_and_coins(scores, included)
     columns = list(zip(x.T, coins.T, strict=True))
     terms = Terms(significance=significance, delta=delta, repetitions=repetitions)
     return _largest(columns, terms, seed, what="texts")
@@ -272,8 +262,7 @@ def _bets(values: Floats, goal: float) -> Floats:
     mean = (0.5 + np.cumsum(values)) / (seen + 1)
     variance = (0.25 + np.cumsum((values - mean) ** 2)) / (seen + 1)
     before = np.concatenate([[0.25], variance[:-1]])
-    stakes: Floats = np.sqrt(2 * goal / (n * before))
-    return stakes
+    return np.sqrt(2 * goal / (n * before))
 
 
 def lidp_epsilon(

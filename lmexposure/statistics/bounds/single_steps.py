@@ -32,7 +32,7 @@ from scipy import special
 
 from lmexposure._validate import bits_array, delta_of_dp, fraction
 from lmexposure.errors import InputError
-from lmexposure.statistics.arrays import Flags, Floats
+from lmexposure.statistics.arrays import Flags, Floats, two_samples
 from lmexposure.statistics.bounds.bound import refuse_unlikely_coins
 from lmexposure.statistics.bounds.gaussian import GaussianEpsilon, epsilon_of_mu
 
@@ -227,7 +227,7 @@ def canife_point(in_scores: ArrayLike, out_scores: ArrayLike, *, delta: float) -
     >>> round(canife_point([1.0] * 50, [0.0] * 50, delta=1e-5), 2)
     3.89
     """
-    inside, outside = bits_array("in_scores", in_scores), bits_array("out_scores", out_scores)
+    inside, outside = two_samples(in_scores, out_scores)
     delta = delta_of_dp("delta", delta)
     best = 0.0
     for threshold in np.unique(np.concatenate([inside, outside])):
