@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from scipy import special
 from scipy.optimize import brentq
 
-from lmexposure._validate import delta_of_dp, fraction, integer, positive
+from lmexposure._validate import bits_array, delta_of_dp, fraction, integer, positive
 from lmexposure.errors import InputError, SettingsError
 from lmexposure.statistics.arrays import Flags, Floats
 from lmexposure.statistics.results import ClaimCheck, EpsilonBound, Verdict
@@ -190,8 +190,8 @@ def two_sample_notes(
         "the bound is 0; higher scores must mean in"
     )
     # The area under the curve, ties as halves.
-    why = worse if below + up_to < outside.size else None
-    return zero_notes(value, max_attainable, delta, why)
+    reversed_ = below + up_to < outside.size
+    return zero_notes(value, max_attainable, delta, worse if reversed_ else None)
 
 
 def rate_notes(
@@ -203,8 +203,8 @@ def rate_notes(
         f"against {false_positives:.3g} of the others, so that the bound is 0; higher scores must "
         "mean in"
     )
-    why = worse if true_positives < false_positives else None
-    return zero_notes(value, max_attainable, delta, why)
+    reversed_ = true_positives < false_positives
+    return zero_notes(value, max_attainable, delta, worse if reversed_ else None)
 
 
 def guess_notes(
@@ -215,8 +215,7 @@ def guess_notes(
         f"{correct} of {guesses} guesses are right, fewer than by chance: no signal, or scores in "
         "the wrong direction (higher must mean in), so that the bound is 0"
     )
-    why = worse if 2 * correct < guesses else None
-    return zero_notes(value, max_attainable, delta, why)
+    return zero_notes(value, max_attainable, delta, worse if 2 * correct < guesses else None)
 
 
 def zero_notes(
@@ -304,6 +303,17 @@ def true_or_false(included: ArrayLike) -> Flags:
     if given.dtype.kind not in "biuf" or not np.all((given == 0) | (given == 1)):
         raise InputError("included must hold True and False (or 1 and 0) only, one per canary")
     return given.astype(np.bool_)
+
+
+def fair_coins(scores: ArrayLike, included: ArrayLike) -> tuple[Floats, Flags]:
+    """Scores, and coins that can have been fair, one for each; shape (m,) each."""
+    values, coins = bits_array("scores", scores), true_or_false(included)
+    if coins.size != values.size:
+        raise InputError(
+            f"included has {coins.size} entries for {values.size} scores; give one for each"
+        )
+    refuse_unlikely_coins(int(coins.sum()), coins.size, 0.5)
+    return values, coins
 
 
 class BetaNodes(NamedTuple):

@@ -108,7 +108,10 @@ def epsilon_from_scores(
     most = max(_max_attainable(ins.size, outs.size, terms), found.value)
     counts = {"positives": ins.size, "negatives": outs.size}
     if found.threshold is not None:
-        counts |= found.counts(ins.size, outs.size)
+        # From the bottom, what is not guessed to be out is guessed to be in.
+        above = found.rank if found.top else ins.size - found.passed
+        passed = found.passed if found.top else outs.size - found.rank
+        counts |= {"true_positives": above, "false_positives": passed}
     return EpsilonBound(
         method="epsilon_from_scores",
         value=found.value,
@@ -132,12 +135,6 @@ class _Best:
     rank: int = 0  # from the top of the in-scores, from the bottom of the out-scores; 0: none
     passed: int = 0  # of the others, up to this rank and equal to it
     threshold: float | None = None
-
-    def counts(self, n: int, m: int) -> dict[str, int]:
-        """From the bottom, what is not guessed to be out is guessed to be in."""
-        if self.top:
-            return {"true_positives": self.rank, "false_positives": self.passed}
-        return {"true_positives": n - self.passed, "false_positives": m - self.rank}
 
 
 def _best_rank(ins: Floats, outs: Floats, terms: Terms) -> _Best:

@@ -183,14 +183,16 @@ def _largest(
     """Audit each by itself; only the best is audited again at its share of the level."""
     seed = integer("seed", seed, low=0)
     share = replace(terms, significance=terms.significance / len(cells))
-    alone, paid = _Several(terms), _Several(share)
     values, shares = np.full(len(cells), np.nan), np.full(len(cells), -np.inf)
+    alone: _Known = {}
+    paid: _Known = {}
     for number, (own, its) in enumerate(cells):
         try:
             right = right_guesses(own, its, seed=seed)[1]
         except InputError:  # coins that are hardly fair, or nothing left
             continue
-        values[number], shares[number] = alone.bound(right), paid.bound(right)
+        values[number] = _bound(right, terms, alone)
+        shares[number] = _bound(right, share, paid)
     if np.isnan(values).all():
         raise InputError(
             f"the coins of none of the {len(cells)} {what} can have been tossed fairly, or none "
@@ -212,22 +214,18 @@ def _largest(
     )
 
 
-class _Several:
-    """Bounds of many audits: those of as many guesses, with one strongest look, are one number."""
+_Known = dict[tuple[int, float], float]
 
-    def __init__(self, terms: Terms) -> None:
-        self._terms = terms
-        self._known: dict[tuple[int, float], float] = {}
 
-    def bound(self, right: Flags) -> float:
-        """Of guesses right or wrong, in the order of their reveal."""
-        audit = Audit(canaries=right.size, **vars(self._terms))
-        if audit.delta > 0:  # what is forgiven differs from stage to stage
-            return audit.decide(right).epsilon
-        key = right.size, audit.strength(right)
-        if key not in self._known:
-            self._known[key] = audit.decide(right).epsilon
-        return self._known[key]
+def _bound(right: Flags, terms: Terms, known: _Known) -> float:
+    """Of guesses in the order of their reveal; one for as many, with one strongest look."""
+    audit = Audit(canaries=right.size, **vars(terms))
+    if audit.delta > 0:  # what is forgiven differs from stage to stage
+        return audit.decide(right).epsilon
+    key = right.size, audit.strength(right)
+    if key not in known:
+        known[key] = audit.decide(right).epsilon
+    return known[key]
 
 
 def mean_at_least(values: Floats, significance: float) -> float:

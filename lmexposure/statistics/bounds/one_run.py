@@ -29,16 +29,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from lmexposure._validate import bits_array, integer
-from lmexposure.errors import InputError
+from lmexposure._validate import integer
 from lmexposure.statistics.arrays import Counts, Flags, Floats
 from lmexposure.statistics.bounds.bound import (
     Terms,
+    fair_coins,
     group_delta,
     guess_notes,
     largest_rejected,
-    refuse_unlikely_coins,
-    true_or_false,
 )
 from lmexposure.statistics.results import EpsilonBound
 
@@ -114,14 +112,21 @@ def one_run_audit(
     audit = Audit(canaries=coins.size, **vars(terms))
     found, most = audit.decide(right), _max_attainable(audit)
     looks = audit.strongest(right, found.forgiven)
+    decided, (guesses, correct) = next(iter(looks.items()))
+    counts = {"canaries": coins.size, "included": int(coins.sum()), "forgiven": found.forgiven}
+    for name in sorted(looks):
+        counts[f"{name}_guesses"], counts[f"{name}_correct"] = looks[name]
     return EpsilonBound(
         method="one_run_audit",
         value=found.epsilon,
         **vars(terms),
         validity="any-dp",
-        counts=_counts(coins, looks, found.forgiven),
+        counts=counts,
         threshold=None,
-        threshold_choice=_choice(looks),
+        threshold_choice=(
+            "best of the numbers of guesses on three rays, fixed beforehand and all paid for; the "
+            f"ray '{decided}' decided, with {correct} of {guesses} guesses right"
+        ),
         max_attainable=most,
         assumptions=FAIR_COINS,
         notes=guess_notes(found.epsilon, most, terms.delta, right.size, int(right.sum())),
@@ -130,30 +135,9 @@ def one_run_audit(
 
 def right_guesses(scores: ArrayLike, included: ArrayLike, *, seed: int) -> tuple[Flags, Flags]:
     """The fair coins, and which guesses are right in the order of `reveal`; both of shape (m,)."""
-    values, coins = bits_array("scores", scores), true_or_false(included)
-    if coins.size != values.size:
-        raise InputError(
-            f"included has {coins.size} entries for {values.size} scores; give one for each canary"
-        )
-    refuse_unlikely_coins(int(coins.sum()), coins.size, 0.5)
+    values, coins = fair_coins(scores, included)
     stream = np.random.SeedSequence(integer("seed", seed, low=0), spawn_key=_TIES)
     return coins, reveal(values, coins, np.random.default_rng(stream))
-
-
-def _counts(coins: Flags, looks: dict[str, tuple[int, int]], forgiven: int) -> dict[str, int]:
-    """Canaries, and of each ray the look that showed most; all right guesses, none forgiven."""
-    found = {"canaries": coins.size, "included": int(coins.sum()), "forgiven": forgiven}
-    for name in sorted(looks):
-        found[f"{name}_guesses"], found[f"{name}_correct"] = looks[name]
-    return found
-
-
-def _choice(looks: dict[str, tuple[int, int]]) -> str:
-    name, (guesses, correct) = next(iter(looks.items()))
-    return (
-        "best of the numbers of guesses on three rays, fixed beforehand and all paid for; the ray "
-        f"'{name}' decided, with {correct} of {guesses} guesses right"
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
