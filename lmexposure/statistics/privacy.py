@@ -16,8 +16,7 @@ from lmexposure._validate import bits_array, fraction, integer
 from lmexposure.errors import InputError, SettingsError
 from lmexposure.statistics.arrays import Flags, Floats, midranks
 from lmexposure.statistics.bounds.bound import Claim, Terms, refuse_unlikely_coins
-from lmexposure.statistics.bounds.claim_power import claim_power
-from lmexposure.statistics.bounds.joint import joint_bounds
+from lmexposure.statistics.bounds.joint import claim_power, joint_bounds
 from lmexposure.statistics.membership import area_under_curve, membership_metrics
 from lmexposure.statistics.results import (
     EpsilonBound,

@@ -94,7 +94,7 @@ from lmexposure.statistics import (
 )
 from lmexposure.statistics.arrays import coin_matrix, score_matrix
 from lmexposure.statistics.bounds.bound import Terms
-from lmexposure.statistics.bounds.claim_power import claim_power
+from lmexposure.statistics.bounds.joint import claim_power
 from lmexposure.statistics.intervals import mean_interval
 from lmexposure.statistics.summary import compare_with_controls
 

@@ -5,8 +5,8 @@ import pytest
 from scipy import optimize
 
 from lmexposure.statistics.bounds.bound import Terms
-from lmexposure.statistics.bounds.claim_power import _Simulated, claim_power
 from lmexposure.statistics.bounds.gaussian import epsilon_of_mu
+from lmexposure.statistics.bounds.joint import _Simulated, claim_power
 from lmexposure.statistics.bounds.one_run import one_run_audit
 
 TERMS = Terms(significance=0.025, delta=1e-5, repetitions=1)
