@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from lmexposure.statistics import draws_needed, witness, witness_certificate, witness_p_value
+from lmexposure.statistics import draws_needed, identifiers, witness_certificate, witness_p_value
 
 
 @pytest.fixture
 def fewer_choices(monkeypatch: pytest.MonkeyPatch) -> None:
     """A tenth of the choices: the p-value is as exact of any number of them, and 1,000 are made."""
-    monkeypatch.setattr(witness, "PERMUTATIONS", 2_000)
+    monkeypatch.setattr(identifiers, "PERMUTATIONS", 2_000)
 
 
 def random_model(rng: np.random.Generator, size: int) -> np.ndarray:
