@@ -19,7 +19,9 @@ from scipy.optimize import brentq
 
 from lmexposure._validate import bits_array, delta_of_dp, fraction, integer, positive
 from lmexposure.errors import InputError, SettingsError
-from lmexposure.statistics.arrays import Flags, Floats
+from lmexposure.statistics.arrays import Counts as Counts
+from lmexposure.statistics.arrays import Flags as Flags
+from lmexposure.statistics.arrays import Floats as Floats
 from lmexposure.statistics.results import ClaimCheck, EpsilonBound, Verdict
 
 SCORES_ALIKE = "scores are independent given the model, and alike but for the insertion"

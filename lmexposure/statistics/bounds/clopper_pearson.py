@@ -21,9 +21,9 @@ from scipy.optimize import brentq
 
 from lmexposure._validate import bits_array, fraction, integer, one_of
 from lmexposure.errors import InputError, SettingsError
-from lmexposure.statistics.arrays import Floats
 from lmexposure.statistics.bounds.bound import (
     SCORES_ALIKE,
+    Floats,
     Terms,
     beta_nodes,
     beta_quantiles,

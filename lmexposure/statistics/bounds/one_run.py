@@ -30,8 +30,10 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from lmexposure._validate import integer
-from lmexposure.statistics.arrays import Counts, Flags, Floats
 from lmexposure.statistics.bounds.bound import (
+    Counts,
+    Flags,
+    Floats,
     Terms,
     fair_coins,
     group_delta,
