@@ -132,7 +132,11 @@ def counterfactual_memorisation(
     centre = np.zeros(x.shape[1]) if binary else x.mean(axis=0)  # so that rates are not rounded
     sides = of_own(x - centre, coins)
     mean_in, mean_out = centre + sides.mean_in, centre + sides.mean_out
-    low, high = _newcombe(mean_in, mean_out, sides, level) if binary else sides.ends(level)
+    low, high, log_ratio = *sides.ends(level), sides.difference * sizes
+    if binary:
+        low, high = _newcombe(mean_in, mean_out, sides, level)
+        with np.errstate(divide="ignore", invalid="ignore"):  # NaN where both rates are 0
+            log_ratio = np.log2(mean_in) - np.log2(mean_out)
     return CounterfactualMemorisation(
         models_in=column(sides.models_in, np.int64),
         models_out=column(sides.models_out, np.int64),
@@ -141,9 +145,7 @@ def counterfactual_memorisation(
         value=column(sides.difference, np.float64),
         low=column(low, np.float64),
         high=column(high, np.float64),
-        log_ratio=column(
-            _log_rates(mean_in, mean_out) if binary else sides.difference * sizes, np.float64
-        ),
+        log_ratio=column(log_ratio, np.float64),
         spread=column(sides.spread, np.float64),
         level=level,
         method="Newcombe" if binary else "Welch",
@@ -250,13 +252,6 @@ def _wilson(rates: Floats, models: Counts, level: float) -> tuple[Floats, Floats
 def _row(columns: tuple[Floats, Floats, Floats], n: int) -> tuple[float, float, float]:
     rate, low, high = (float(values[n]) for values in columns)
     return rate, low, high
-
-
-def _log_rates(rates_in: Floats, rates_out: Floats) -> Floats:
-    """Log2 of the ratio; NaN where both are 0."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        found: Floats = np.log2(rates_in) - np.log2(rates_out)
-    return found
 
 
 def _lengths(lengths: ArrayLike, texts: int) -> Floats:

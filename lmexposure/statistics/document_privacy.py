@@ -59,9 +59,13 @@ def document_epsilons(
     clipped, steps = _measured(norms, steps_each)
     if sample_rate == 1:
         mus = np.sqrt(steps @ clipped**2) / noise
-        different, place = np.unique(mus, return_inverse=True)
-        return np.array([epsilon_of_mu(mu=float(mu), delta=delta) for mu in different])[place]
-    grid, place = _on_grid(clipped)
+        different, equal = np.unique(mus, return_inverse=True)
+        return np.array([epsilon_of_mu(mu=float(mu), delta=delta) for mu in different])[equal]
+    # The grid's norms that occur, ascending, and the place among them of each, rounded up.
+    down = np.floor(np.log(np.clip(clipped, _LEAST, 1.0)) / -np.log(_RATIO) + 1e-9)
+    power, flat = np.unique(np.where(clipped > 0, down, np.inf), return_inverse=True)
+    grid = np.where(np.isinf(power), 0.0, _RATIO**-power)
+    place: NDArray[np.intp] = flat.reshape(clipped.shape)
     table = _divergences(grid / noise, sample_rate)  # (levels, orders)
     parts = np.array_split(place, max(1, -(-place.shape[1] // _MOST_AT_ONCE)), axis=1)
     return np.concatenate([_epsilons(part, steps, table, delta) for part in parts])
@@ -84,13 +88,6 @@ def _measured(norms: ArrayLike, steps_each: ArrayLike) -> tuple[Floats, Floats]:
     if not np.all(np.isfinite(steps) & (steps >= 0) & (steps == np.floor(steps))):
         raise InputError(f"steps_each={steps.tolist()} must be whole numbers, at least 0")
     return np.minimum(array, 1.0), steps
-
-
-def _on_grid(norms: Floats) -> tuple[Floats, NDArray[np.intp]]:
-    """The grid's norms that occur, ascending, and the place among them of each, rounded up."""
-    down = np.floor(np.log(np.clip(norms, _LEAST, 1.0)) / -np.log(_RATIO) + 1e-9)
-    power, place = np.unique(np.where(norms > 0, down, np.inf), return_inverse=True)
-    return np.where(np.isinf(power), 0.0, _RATIO**-power), place.reshape(norms.shape)
 
 
 def _divergences(shifts: Floats, rate: float) -> Floats:

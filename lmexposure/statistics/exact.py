@@ -108,6 +108,10 @@ class ExactExposure:
     def canary(self, i: int) -> Estimate:
         """The i-th canary alone."""
         capped = bool(self.capped[i])
+        warning = (
+            f"the search ended early: the rank lies between {self.rank_low[i]} and {self.rank[i]}, "
+            "and the value is a proven lower bound; a larger budget could show more"
+        )
         return Estimate(
             method=self.methods[i],
             value=float(self.value[i]),
@@ -119,7 +123,7 @@ class ExactExposure:
             place=self.place[i],
             steps=self.steps,
             assumptions=(*_COUNTED, _EMPIRICAL if self.empirical[i] else _PROVEN),
-            warnings=(_open_warning(self.rank_low[i], self.rank[i]),) if capped else (),
+            warnings=(warning,) if capped else (),
         )
 
 
@@ -153,21 +157,24 @@ def exact_exposure(
     if n == 0 or any(len(values) != n for values in columns.values()):
         lengths = ", ".join(f"{name} {len(values)}" for name, values in columns.items())
         raise InputError(f"{lengths}: give each as many bounds as there are canaries, at least one")
-    checked = {name: _whole(name, values, size) for name, values in columns.items()}
-    _refuse_contradictions(checked)
-    return _result(checked, _margins(empirical, n), size, steps)
-
-
-def _result(
-    counts: dict[str, tuple[int, ...]], empirical: Flags, size: int, steps: int | None
-) -> ExactExposure:
-    """Bounds of ranks to bounds of exposures."""
+    counts = {
+        name: tuple(
+            integer(f"{name}[{i}]", value, low=1, high=size, error=InputError)
+            for i, value in enumerate(values)
+        )
+        for name, values in columns.items()
+    }
+    _refuse_contradictions(counts)
+    measured = np.asarray(empirical, dtype=bool)
+    if measured.shape not in ((), (n,)):
+        raise InputError(f"empirical has shape {measured.shape}; give one, or one for each of {n}")
+    measured = np.broadcast_to(measured, (n,))
     least, most = counts["rank_low"], counts["rank_high"]
     capped = [a < b for a, b in zip(least, most, strict=True)]
     low, high = ([math.log2(size) - math.log2(rank) for rank in ranks] for ranks in (most, least))
     methods: tuple[Method, ...] = tuple(
-        "bounded" if is_open else "exact up to an empirical margin" if measured else "exact"
-        for is_open, measured in zip(capped, empirical, strict=True)
+        "bounded" if is_open else "exact up to an empirical margin" if by_sample else "exact"
+        for is_open, by_sample in zip(capped, measured, strict=True)
     )
     warning = (
         f"{sum(capped)} of {len(most)} canaries: the search ended before their rank was counted"
@@ -182,25 +189,10 @@ def _result(
         place=counts["place_high"],
         capped=column(capped, np.bool_),
         methods=methods,
-        empirical=column(empirical, np.bool_),
+        empirical=column(measured, np.bool_),
         steps=steps,
         warnings=(warning,) if any(capped) else (),
     )
-
-
-def _whole(name: str, values: Sequence[int], size: int) -> tuple[int, ...]:
-    return tuple(
-        integer(f"{name}[{i}]", value, low=1, high=size, error=InputError)
-        for i, value in enumerate(values)
-    )
-
-
-def _margins(empirical: ArrayLike, n: int) -> Flags:
-    """One entry for each canary, shape (n,); a single entry holds for all."""
-    array = np.asarray(empirical, dtype=bool)
-    if array.shape not in ((), (n,)):
-        raise InputError(f"empirical has shape {array.shape}; give one, or one for each of {n}")
-    return np.broadcast_to(array, (n,))
 
 
 def _refuse_contradictions(counts: dict[str, tuple[int, ...]]) -> None:
@@ -216,10 +208,3 @@ def _refuse_contradictions(counts: dict[str, tuple[int, ...]]) -> None:
                 raise InputError(
                     f"{below}[{i}]={a} must be at most {above}[{i}]={b}: count the fills again"
                 )
-
-
-def _open_warning(least: int, most: int) -> str:
-    return (
-        f"the search ended early: the rank lies between {least} and {most}, and the value is a "
-        "proven lower bound; a larger budget could show more"
-    )

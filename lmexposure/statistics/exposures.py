@@ -125,6 +125,7 @@ def sampled_exposure(
     else:
         low, high = _interval(k, references.size, space_size, level)
         low, high, capped = np.minimum(low, value), np.maximum(high, value), k == 0
+    warning = f"{int(capped.sum())} of {k.size} canaries: {_cap_warning(references.size)}"
     return SampledExposure(
         value=column(value, np.float64),
         low=column(low, np.float64),
@@ -135,7 +136,7 @@ def sampled_exposure(
         level=level,
         method="exact" if exhaustive else "sampled",
         assumptions=_EXACT if exhaustive else _SAMPLED,
-        warnings=_warnings(capped, references.size),
+        warnings=(warning,) if capped.any() else (),
         space_bits=math.inf if space_size is None else math.log2(space_size),
     )
 
@@ -174,11 +175,6 @@ def _cap_warning(references: int) -> str:
         f"lower than all {references} references: the exposure is at least "
         f"{math.log2(references):.2f} bits, and more references could show more"
     )
-
-
-def _warnings(capped: Flags, references: int) -> tuple[str, ...]:
-    count = int(capped.sum())
-    return (f"{count} of {capped.size} canaries: {_cap_warning(references)}",) if count else ()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -255,7 +251,14 @@ def exposure(
     [2.0]
     """
     canaries, references = bits_array("bits", bits), bits_array("reference_bits", reference_bits)
-    _refuse_log_likelihoods(canaries, references)
+    # Differences to another model may be of either sign; a log-perplexity is never negative.
+    largest = max(canaries.max(), references.max())
+    if largest < 0:
+        raise InputError(
+            f"all scores are negative, {largest:.4g} at most, as log-likelihoods are; give "
+            "log-perplexities in bits, -log2 of the likelihood: turn the sign, and divide nats by "
+            "ln 2"
+        )
     by_rank = sampled_exposure(
         canaries, references, space_size=space_size, exhaustive=exhaustive, level=level
     )
@@ -269,17 +272,6 @@ def exposure(
     except InputError as failure:  # too few references, or all of them alike
         notes.append(f"no skew-normal curve: {failure}")
     return Exposures(by_rank=by_rank, skew_normal=curve, warnings=tuple(notes))
-
-
-def _refuse_log_likelihoods(canaries: Floats, references: Floats) -> None:
-    """Differences to another model may be of either sign; a log-perplexity is never negative."""
-    largest = max(canaries.max(), references.max())
-    if largest < 0:
-        raise InputError(
-            f"all scores are negative, {largest:.4g} at most, as log-likelihoods are; give "
-            "log-perplexities in bits, -log2 of the likelihood: turn the sign, and divide nats by "
-            "ln 2"
-        )
 
 
 def _reversed(canaries: Floats, references: Floats) -> list[str]:

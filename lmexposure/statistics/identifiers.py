@@ -98,13 +98,9 @@ def ranks_among_draws(ranks: ArrayLike, draws: int, *, level: float = _LEVEL) ->
         high=float(ends.high[0]),
         level=level,
         median_exposure=float(np.median(-np.log2(p_values))),
-        p_value=_fisher(p_values),
+        # A chi-squared variable of 2 n degrees of freedom, halved, is a gamma variable of shape n.
+        p_value=float(stats.gamma.sf(-np.log(p_values).sum(), p_values.size)),
     )
-
-
-def _fisher(p_values: Floats) -> float:
-    # A chi-squared variable of 2 n degrees of freedom, halved, is a gamma variable of shape n.
-    return float(stats.gamma.sf(-np.log(p_values).sum(), p_values.size))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -139,7 +139,9 @@ def kind_variances(inside: Side, outside: Side) -> Floats:
     if differ < _ALIKE:
         of_kind = np.broadcast_to(squares.sum(axis=0) / freedom.sum(), squares.shape)
         return of_kind + FLAT**2
-    prior = 2 * _inverse_trigamma(differ)
+    # Where the trigamma function is `differ`: it lies between 1/x and 1/x + 1/x^2.
+    low, high = 1 / differ, 1 / differ + 1 / np.sqrt(differ)
+    prior = 2 * float(optimize.brentq(lambda x: special.polygamma(1, x) - differ, low, high))
     of_kind = np.exp(_middle(logs, loose) + special.digamma(prior / 2)) * 2 / prior
     of_kind = of_kind * loose.any(axis=0)
     return np.asarray((prior * of_kind + share * squares) / (prior + share * freedom) + FLAT**2)
@@ -165,7 +167,8 @@ def _differences(
     sides = [_logarithms(side.squares, side.freedom) for side in (inside, outside)]
     both = sides[0][1] & sides[1][1]
     left = int(both.sum()) - int(both.any(axis=0).sum())
-    spread = _spread(logs, loose)
+    left_of_all = max(int(loose.sum()) - int(loose.any(axis=0).sum()), 1)
+    spread = float((np.where(loose, logs - _middle(logs, loose), 0) ** 2).sum()) / left_of_all
     by_chance = float(np.where(loose, special.polygamma(1, np.maximum(freedom, 1) / 2), 0).sum())
     by_chance /= int(loose.sum())
     if left < _FEWEST_LOGS:  # too few on both sides: scores are taken as normal
@@ -175,17 +178,6 @@ def _differences(
     if differ < _ALIKE:
         return 0.0, 1.0
     return differ, min(1.0, by_chance / (spread - differ))
-
-
-def _spread(logs: Floats, loose: Flags) -> float:
-    left = max(int(loose.sum()) - int(loose.any(axis=0).sum()), 1)
-    return float((np.where(loose, logs - _middle(logs, loose), 0) ** 2).sum()) / left
-
-
-def _inverse_trigamma(value: float) -> float:
-    """Where the trigamma function is `value`, above 0: it lies between 1/x and 1/x + 1/x^2."""
-    low, high = 1 / value, 1 / value + 1 / np.sqrt(value)
-    return float(optimize.brentq(lambda x: special.polygamma(1, x) - value, low, high))
 
 
 def drawn_together(

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from math import ceil, floor, log, log1p
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import special
 
 from lmexposure._validate import fraction, integer
@@ -231,7 +231,8 @@ def cell_rates(
     everyone = np.ones(len(coins), dtype=bool)
     whole = _scores(attack, everyone, coins.shape[1])
     spread: dict[str, list[Floats]] = {name: [] for name in groups}
-    for part in _parts(len(coins)):
+    parts = min(len(coins), _PARTS)
+    for part in (np.arange(first, len(coins), parts) for first in range(parts)):
         kept = everyone.copy()
         kept[part] = False
         scores = _scores(attack, kept, coins.shape[1])
@@ -335,11 +336,6 @@ def _rate_without(x: Floats, coins: Flags, model: int, rate: Floats) -> float:
     return float(cells.tpr(rate)[0]) if both else np.nan
 
 
-def _parts(models: int) -> list[NDArray[np.intp]]:
-    count = min(models, _PARTS)
-    return [np.arange(first, models, count) for first in range(count)]
-
-
 def _scores(attack: Attack, kept: Flags, texts: int) -> Floats:
     scores = score_matrix("scores of the attack", attack(kept), may_miss=True)
     if scores.shape != (int(kept.sum()), texts):
@@ -396,7 +392,11 @@ def _rates(
         )
     numbers = cells.numbers(fprs)
     ends = _ends(numbers, spread, level)
-    ends[1, 1:] = np.maximum(ends[1, 1:], _most_over_models(numbers[1:], len(scores), level))
+    # Clopper and Pearson's upper end, where each model is a coin: heads leaks in full.
+    wrong = len(scores) * (1 - numbers[1:])
+    right, side = len(scores) * numbers[1:], (1 - level) / 2
+    most = special.betainccinv(right + 1, np.where(wrong > 0, wrong, 1), side)
+    ends[1, 1:] = np.maximum(ends[1, 1:], np.where(wrong > 0, most, 1.0))
     area = area_under_curve(cells.inside, cells.outside, level=level)
     found = [
         _rate(cells, fpr, ends[:, 1 + i], level, scores.shape[1]) for i, fpr in enumerate(fprs)
@@ -432,17 +432,6 @@ def _ends(values: Floats, spread: Floats, level: float) -> Floats:
     low = np.where(inner, special.betaincinv(k, rest + 1, side), values)
     high = np.where(inner, special.betainccinv(k + 1, rest, side), values)
     return np.stack([low, high])
-
-
-def _most_over_models(shares: Floats, models: int, level: float) -> Floats:
-    """Clopper and Pearson's upper end, where each model is a coin: heads leaks in full."""
-    wrong = models * (1 - shares)
-    inner = wrong > 0
-    return np.where(
-        inner,
-        special.betainccinv(models * shares + 1, np.where(inner, wrong, 1), (1 - level) / 2),
-        1.0,
-    )
 
 
 def _rate(cells: _Cells, fpr: float, ends: Floats, level: float, texts: int) -> CellRate:

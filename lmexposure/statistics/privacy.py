@@ -79,7 +79,9 @@ def score_classes(
     Source: proof in this docstring.
     """
     values, role = bits_array("scores", scores), np.atleast_1d(np.asarray(roles, dtype=str))
-    copies, form = _whole(repetitions), np.atleast_1d(np.asarray(formats, dtype=str))
+    copies = np.atleast_1d(np.asarray(repetitions, dtype=np.float64))
+    copies = np.where(np.isfinite(copies), copies, 0.5)  # refused where it matters
+    form = np.atleast_1d(np.asarray(formats, dtype=str))
     if len({values.size, role.size, copies.size, form.size}) > 1:
         raise InputError(
             f"{values.size} scores, {role.size} roles, {copies.size} repetitions and {form.size} "
@@ -100,11 +102,6 @@ def score_classes(
     generator = np.random.default_rng(integer("seed", seed, low=0))
     columns = _Columns(values, role, np.where(candidate, copies, 0), form)
     return [found for group in groups for found in columns.classes(group, generator)]
-
-
-def _whole(repetitions: ArrayLike) -> Floats:
-    copies = np.atleast_1d(np.asarray(repetitions, dtype=np.float64))
-    return np.where(np.isfinite(copies), copies, 0.5)  # refused where it matters
 
 
 @dataclass(frozen=True)

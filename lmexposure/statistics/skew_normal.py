@@ -333,7 +333,11 @@ def skew_normal_exposure(
     if bootstraps is not None:
         fits = bootstrap_fits(curve, references.size, bootstraps=bootstraps, seed=seed)
         goodness = goodness_of_fit(fit_statistics(references, curve), fits)
-        low, high = _percentiles(canaries, value, fits, level)
+        # The percentile interval over the bootstrap curves, widened to hold the value.
+        exposures = np.stack([fit.curve.exposure(canaries) for fit in fits])  # (bootstraps, n)
+        ends = [(1 - level) / 2, (1 + level) / 2]
+        low, high = np.quantile(exposures, ends, axis=0, method="weibull")
+        low, high = np.minimum(low, value), np.maximum(high, value)
     beyond = np.maximum(value - math.log2(references.size), 0.0)
     exceeds, below = value > space_bits, canaries < references[0]
     return SkewNormalExposure(
@@ -351,16 +355,6 @@ def skew_normal_exposure(
         warnings=_about_the_curve(curve, goodness)
         + _warnings(beyond, below, exceeds, references.size),
     )
-
-
-def _percentiles(
-    canaries: Floats, value: Floats, fits: list[Fit], level: float
-) -> tuple[Floats, Floats]:
-    """Percentile interval over the bootstrap curves, widened to hold the value, shape (n,) each."""
-    exposures = np.stack([fit.curve.exposure(canaries) for fit in fits])  # (bootstraps, n)
-    ends = [(1 - level) / 2, (1 + level) / 2]
-    low, high = np.quantile(exposures, ends, axis=0, method="weibull")
-    return np.minimum(low, value), np.maximum(high, value)
 
 
 def _about_the_curve(curve: SkewNormal, goodness: GoodnessOfFit | None) -> tuple[str, ...]:

@@ -356,7 +356,8 @@ class Staircase:
 @lru_cache(maxsize=1024)
 def _ranges(size: int, delta: float, spared: int) -> tuple[tuple[tuple[int, float], ...], float]:
     """Upper ends of ranges of D ~ Bin(size, delta) with their chances; the chance of more."""
-    below = _chance_of_at_most(np.arange(spared + 1), size, delta)
+    counts = np.arange(spared + 1)
+    below = special.betaincc(counts + 1, size - counts, delta)  # P[Bin(size, delta) <= counts]
     ends = sorted({min(int(end), spared) for end in np.searchsorted(below, _SHARES)} | {spared})
     chances = np.diff(below[ends], prepend=0.0).tolist()
     return tuple(zip(ends, chances, strict=True)), _chance_of_more(spared, size, delta)
@@ -497,11 +498,6 @@ def _mode(c: Floats, d: Floats, e: Floats, slope: float) -> Floats:
     linear = c * (1 + slope) + d + slope * e
     root = np.sqrt(np.maximum(linear**2 - 4 * square * c, 0))
     return 2 * c / np.maximum(linear + root, np.finfo(float).tiny)
-
-
-def _chance_of_at_most(counts: Counts, trials: int, share: float) -> Floats:
-    """P[Bin(trials, share) <= counts]; counts from 0 to trials - 1, any shape."""
-    return np.asarray(special.betaincc(counts + 1, trials - counts, share))
 
 
 def _chance_of_more(count: int, trials: int, share: float) -> float:

@@ -94,8 +94,12 @@ def together_epsilon(
     Source: proof at the top of this module, on that of `one_run_audit`.
     """
     x, coins = scores_and_coins(scores, included)
+    # Less each text's mean over all models, in units of its kind's spread.
+    away = x - x.mean(axis=0)
+    for places in alike_texts(kinds, [1] * x.shape[1]).values():
+        away[:, places] /= away[:, places].std() or 1.0
     bound = one_run_audit(
-        _centred(x, kinds).ravel(),
+        away.ravel(),
         coins.ravel(),
         significance=significance,
         delta=delta,
@@ -103,14 +107,6 @@ def together_epsilon(
         seed=seed,
     )
     return replace(bound, assumptions=(*bound.assumptions, _TRAINED_APART))
-
-
-def _centred(x: Floats, kinds: Sequence[Hashable]) -> Floats:
-    """Scores less their text's mean over all models, in units of their kind's spread: (M, N)."""
-    away: Floats = x - x.mean(axis=0)
-    for places in alike_texts(kinds, [1] * x.shape[1]).values():
-        away[:, places] /= away[:, places].std() or 1.0
-    return away
 
 
 def per_model_epsilon(
