@@ -184,7 +184,7 @@ class Audit(Terms):
         """Guesses and right ones at each ray's strongest look; the ray that decided comes first."""
         found = []
         for ray in self.rays:
-            odds = _odds(ray, right, forgiven)
+            odds = ray.odds(right, forgiven)
             best = int(np.argmax(odds))
             seen = int(ray.looks[best]), int(ray.right(right)[best])
             found.append((float(odds[best]), ray.name, seen))
@@ -192,7 +192,7 @@ class Audit(Terms):
 
     def strength(self, right: Flags, forgiven: int = 0) -> float:
         """The largest log-odds that a look speaks for: without a delta all that decides."""
-        return max(float(_odds(ray, right, forgiven).max()) for ray in self.rays)
+        return max(float(ray.odds(right, forgiven).max()) for ray in self.rays)
 
     def _reach(self, right: Flags, forgiven: int, enough: float = math.inf) -> float:
         """The largest epsilon of a document, up to `enough`, at which this outcome is too rare."""
@@ -248,11 +248,6 @@ def _cheapest(audit: Audit, epsilon: float) -> int:
     return int(k[np.argmin(cost)])
 
 
-def _odds(ray: "Ray", right: Flags, forgiven: int) -> Floats:
-    """What each look by itself says of the log-odds of a right guess, shape (J,)."""
-    return log_odds_low(ray.looks, ray.right(right) - forgiven, ray.levels)
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Ray:
     """Numbers of guesses to look at, with the nominal level of each look; shapes (J,)."""
@@ -269,6 +264,10 @@ class Ray:
         along = {"both": reveals, "top": reveals[::2], "bottom": reveals[1::2]}[self.name]
         # Every look is at 1 guess at least.
         return np.cumsum(along, dtype=np.int64)[self.looks - 1]
+
+    def odds(self, reveals: Flags, forgiven: int) -> Floats:
+        """What each look by itself says of the log-odds of a right guess, shape (J,)."""
+        return log_odds_low(self.looks, self.right(reveals) - forgiven, self.levels)
 
 
 @lru_cache(maxsize=64)
@@ -332,8 +331,7 @@ def binomial_window(trials: int, log_odds: float) -> tuple[int, Floats]:
     >>> binomial_window(2, 0.0)[1].tolist()
     [0.25, 0.5, 0.25]
     """
-    ((first, chances),) = _windows(np.array([trials]), log_odds)
-    return first, chances
+    return _windows(np.array([trials]), log_odds)[0]
 
 
 def _windows(trials: Counts, log_odds: float) -> list[tuple[int, Floats]]:

@@ -13,7 +13,6 @@ from lmexposure.statistics import one_run_audit, one_run_epsilon
 from lmexposure.statistics.bounds.one_run import (
     Audit,
     _max_attainable,
-    _odds,
     binomial_window,
     critical_counts,
     crossing_probability,
@@ -181,9 +180,9 @@ def test_forgiven_guesses_are_taken_off_once() -> None:
     assert decided.forgiven > 0
     q = 1 / (1 + np.exp(-decided.epsilon))
     rays, k = audit.rays, decided.forgiven
-    reached = max(float(_odds(ray, right, k).max()) for ray in rays)
+    reached = max(float(ray.odds(right, k).max()) for ray in rays)
     walks = generator.random((5_000, 400)) < q
-    above = [max(float(_odds(ray, walk, 0).max()) for ray in rays) >= reached for walk in walks]
+    above = [max(float(ray.odds(walk, 0).max()) for ray in rays) >= reached for walk in walks]
     paid = audit.extra(decided.epsilon) / (k + 1)
     assert np.mean(above) + paid <= 0.05 + 0.009  # three standard errors
 
