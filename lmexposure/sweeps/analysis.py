@@ -15,28 +15,19 @@ from lmexposure.statistics import models_needed
 from lmexposure.studies import (
     MOST_LOST,
     FailedModel,
-    SweepEpsilon,
     SweepModel,
     SweepOptions,
     SweepPlan,
     SweepResult,
     SweepScore,
-    SweepText,
     Utility,
-    WorstText,
 )
-from lmexposure.sweeps.attacks import Group, attack_cells
+from lmexposure.sweeps.attacks import Group
 from lmexposure.sweeps.counterfactual import counterfactual_of
-from lmexposure.sweeps.epsilon_of_sweep import (
-    EXACTLY_HALF,
-    NO_CANARY,
-    Claims,
-    bound_of_worst,
-    claims,
-)
+from lmexposure.sweeps.epsilon_of_sweep import EXACTLY_HALF, claims, worst_text
 from lmexposure.sweeps.matrices import Matrices
 from lmexposure.sweeps.power import power_of
-from lmexposure.sweeps.rates import PerText, primary_of, score_rows
+from lmexposure.sweeps.rates import PerText, score_rows
 
 
 def analyse(
@@ -60,13 +51,20 @@ def analyse(
             f"score={plan.settings.score!r} was to decide, and the models have no such score; they "
             f"have {', '.join(matrices.scores)}: sweep again with one of these"
         )
-    matrices, models = _deciding(whole, everyone, plan)
+    first = plan.settings.models
+    models = [model for model in everyone if model.number < first]
+    if not models:
+        raise ResultError(
+            f"all {first:,} models with all canaries diverged; prepare another sweep with a lower "
+            "learning rate"
+        )
+    # The others are for `power` alone.
+    matrices = whole.of_models(whole.numbers < first)
     groups = [Group.of(name, plan.scored, matrices) for name in ("canaries", "population")]
     canaries, population = groups
     scores = tuple(row for group in groups if group.texts for row in score_rows(group, plan))
-    claimed = _claims(plan, canaries)
-    of_canaries = None if claimed is None else claimed.of_texts
-    ordinary = _ordinary(plan, population)
+    epsilon, of_canaries = claims(plan, canaries)
+    ordinary = PerText.of(population, plan) if population.texts else None
     return SweepResult.now(
         inputs_sha256=sha256_bytes(canonical_json([plan.sha256, whole.sha256])),
         plan_sha256=plan.sha256,
@@ -81,61 +79,20 @@ def analyse(
         documents=documents,
         utility=_utility(models),
         scores=scores,
-        texts=_texts(claimed),
-        worst=_worst(plan, of_canaries),
-        worst_of_population=_worst(plan, ordinary),
-        epsilon=_nothing(plan) if claimed is None else claimed.epsilon,
+        texts=() if of_canaries is None else tuple(map(of_canaries.row, range(canaries.size))),
+        worst=worst_text(plan, of_canaries),
+        worst_of_population=worst_text(plan, ordinary),
+        epsilon=epsilon,
         counterfactual=counterfactual_of(matrices, plan, (of_canaries, ordinary)),
         power=power_of(whole, plan, everyone),
-        warnings=remarks(plan, matrices, models, failed, scores),
-    )
-
-
-def _deciding(
-    matrices: Matrices, models: Sequence[SweepModel], plan: SweepPlan
-) -> tuple[Matrices, list[SweepModel]]:
-    """Those that can have all canaries; the others are for `power` alone."""
-    first = plan.settings.models
-    deciding = [model for model in models if model.number < first]
-    if not deciding:
-        raise ResultError(
-            f"all {first:,} models with all canaries diverged; prepare another sweep with a lower "
-            "learning rate"
-        )
-    return matrices.of_models(matrices.numbers < first), deciding
-
-
-def _claims(plan: SweepPlan, canaries: Group) -> Claims | None:
-    """Each canary by itself, and epsilon; None where there are no canaries."""
-    if not canaries.texts:
-        return None
-    score, attack = primary_of(canaries, plan)
-    of_texts = PerText.of(canaries, score, plan.settings.significance)
-    return claims(plan, of_texts, attack_cells(canaries, score, attack))
-
-
-def _texts(claimed: Claims | None) -> tuple[SweepText, ...]:
-    if claimed is None:
-        return ()
-    return tuple(claimed.of_texts.row(place) for place in range(len(claimed.of_texts.tpr)))
-
-
-def _ordinary(plan: SweepPlan, population: Group) -> PerText | None:
-    if not population.texts:
-        return None
-    score, _ = primary_of(population, plan)
-    return PerText.of(population, score, plan.settings.significance)
-
-
-def _worst(plan: SweepPlan, of_texts: PerText | None) -> WorstText | None:
-    if of_texts is None:
-        return None
-    return of_texts.worst_row(bound_of_worst(plan, of_texts))
-
-
-def _nothing(plan: SweepPlan) -> SweepEpsilon:
-    return SweepEpsilon(
-        primary=None, significance=plan.settings.significance, bounds=(), refused=(NO_CANARY,)
+        warnings=(
+            *_lost(plan, failed),
+            *_not_learned(models),
+            *_coins(plan, canaries),
+            *_too_few(plan, canaries, len(models)),
+            *_unresolved(scores, len(models), plan.settings.level),
+            *_many_canaries(canaries, models),
+        ),
     )
 
 
@@ -161,25 +118,6 @@ def _shown(settings: SweepOptions) -> SweepOptions:
 _MUCH = 0.1  # of what a model learns; more canaries than that make it another model
 _SHOWN = 5  # names in a sentence
 _FARTHEST = 10**5  # models that are still an answer
-
-
-def remarks(
-    plan: SweepPlan,
-    matrices: Matrices,
-    models: Sequence[SweepModel],
-    failed: Sequence[FailedModel],
-    scores: Sequence[SweepScore],
-) -> tuple[str, ...]:
-    """All that is not as it should be, a sentence each."""
-    canaries = Group.of("canaries", plan.scored, matrices)
-    return (
-        *_lost(plan, failed),
-        *_not_learned(models),
-        *_coins(plan, canaries),
-        *_too_few(plan, canaries, len(matrices.numbers)),
-        *_unresolved(scores, len(matrices.numbers), plan.settings.level),
-        *_many_canaries(canaries, models),
-    )
 
 
 def _lost(plan: SweepPlan, failed: Sequence[FailedModel]) -> Iterator[str]:
@@ -277,8 +215,6 @@ def _unresolved(scores: Sequence[SweepScore], models: int, level: float) -> Iter
 
 def _many_canaries(canaries: Group, models: Sequence[SweepModel]) -> Iterator[str]:
     """Whether the canaries make the models others than the corpus alone would."""
-    if not models:
-        return
     a_model = [m.training.tokens / m.training.epochs for m in models if m.training.epochs > 0]
     lengths = zip(canaries.texts, canaries.columns, strict=True)
     widths = canaries.matrices.token_bits

@@ -45,6 +45,11 @@ class Group:
         return replace(self, texts=texts, columns=self.columns[kept])
 
     @property
+    def size(self) -> int:
+        """How many texts."""
+        return len(self.texts)
+
+    @property
     def included(self) -> Flags:
         """Which text was in which model, shape (S, N)."""
         return self.matrices.included[:, self.columns]

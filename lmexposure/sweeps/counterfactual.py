@@ -30,7 +30,7 @@ from lmexposure.studies import (
 from lmexposure.sweeps.attacks import Group
 from lmexposure.sweeps.epsilon_of_sweep import paid_epsilons
 from lmexposure.sweeps.matrices import Floats, Matrices
-from lmexposure.sweeps.rates import PerText
+from lmexposure.sweeps.rates import PerText, or_none
 
 PERMUTATIONS = 999  # of models
 SPLITS = 20  # of models into halves; more change the mean little
@@ -80,14 +80,14 @@ def _group(plan: SweepPlan, per_text: PerText) -> CounterfactualGroup:
                 models_in=int(found.models_in[n]),
                 models_out=int(found.models_out[n]),
                 memorised=_means(found, n),
-                log_ratio=_or_none(found.log_ratio[n]),
-                p=_or_none(tested.p[n]),
-                epsilon=_or_none(epsilons[n]),
+                log_ratio=or_none(found.log_ratio[n]),
+                p=or_none(tested.p[n]),
+                epsilon=or_none(epsilons[n]),
                 reproduced=None if greedy is None else _means(greedy, n),
             )
             for n in np.argsort(-found.value, kind="stable").tolist()
         ),
-        by_halves=tuple(_or_none(value) for value in halves),
+        by_halves=tuple(or_none(value) for value in halves),
         spread=float(np.median(known)) if known.size else None,
     )
 
@@ -201,7 +201,3 @@ def _no_influence(plan: SweepPlan, matrices: Matrices) -> bool:
 def _seed(plan: SweepPlan, group: Group) -> int:
     """Of permutations and splits; no coin is from it."""
     return derive_seed(plan.seed, "sweep counterfactual", group.name)
-
-
-def _or_none(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None

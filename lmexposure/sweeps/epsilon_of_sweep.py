@@ -3,6 +3,7 @@
 Canaries of each number of repetitions are a class of their own, at a share of the significance.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -13,17 +14,16 @@ from lmexposure._style import times
 from lmexposure.canaries import derive_seed
 from lmexposure.errors import InputError
 from lmexposure.statistics import (
-    EpsilonBound,
     LargestBound,
     one_run_audit,
     per_model_epsilon,
     per_text_epsilon,
     together_epsilon,
 )
-from lmexposure.studies import SweepBound, SweepEpsilon, SweepPlan
-from lmexposure.sweeps.attacks import Cells
+from lmexposure.studies import SweepBound, SweepEpsilon, SweepPlan, WorstText
+from lmexposure.sweeps.attacks import Group, attack_cells
 from lmexposure.sweeps.matrices import Flags, Floats
-from lmexposure.sweeps.rates import PerText
+from lmexposure.sweeps.rates import PerText, or_none, primary_of, separated
 
 EXACTLY_HALF = (
     "coins=exactly_half: a text's last coin follows from its others, so that no bound holds; sweep "
@@ -34,23 +34,15 @@ Question = Literal["together", "per_model", "per_canary"]
 _QUESTIONS: tuple[Question, ...] = ("together", "per_model", "per_canary")
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Claims:
-    """Bounds on epsilon, and those of each canary."""
-
-    epsilon: SweepEpsilon  # as the result has it
-    of_texts: PerText  # the canaries, with a bound each
-
-
-def claims(plan: SweepPlan, of_texts: PerText, judged: Cells) -> Claims:
-    """All bounds that the coins of the canaries allow."""
+def claims(plan: SweepPlan, group: Group) -> tuple[SweepEpsilon, PerText | None]:
+    """All bounds that the coins of the canaries allow, and the canaries with a bound each."""
     significance = plan.settings.significance
+    if not group.texts:
+        return _epsilon([], [NO_CANARY], significance, share=significance), None
+    of_texts = PerText.of(group, plan)
     if plan.settings.coins == "exactly_half":
-        return Claims(
-            epsilon=_epsilon([], [EXACTLY_HALF], significance, share=significance),
-            of_texts=of_texts,
-        )
-    group = of_texts.group
+        return _epsilon([], [EXACTLY_HALF], significance, share=significance), of_texts
+    judged = attack_cells(group, *primary_of(group, plan))
     repetitions = np.array([text.repetitions for text in group.texts])
     classes = sorted(set(repetitions.tolist()))
     share = significance / len(classes)
@@ -71,10 +63,7 @@ def claims(plan: SweepPlan, of_texts: PerText, judged: Cells) -> Claims:
         audit.ask(found, refused)
         alone[own] = audit.alone
     found.sort(key=lambda row: _QUESTIONS.index(row.question))
-    return Claims(
-        epsilon=_epsilon(found, refused, significance, share=share),
-        of_texts=replace(of_texts, epsilon=alone),
-    )
+    return _epsilon(found, refused, significance, share=share), replace(of_texts, epsilon=alone)
 
 
 def ties(plan: SweepPlan, repetitions: int) -> int:
@@ -82,23 +71,33 @@ def ties(plan: SweepPlan, repetitions: int) -> int:
     return derive_seed(plan.seed, "sweep ties", str(repetitions))
 
 
-def bound_of_worst(plan: SweepPlan, of_texts: PerText) -> EpsilonBound | None:
-    """A bound from the worst text alone, at a level that pays for the choice; None: no coins."""
-    worst = of_texts.worst
-    if worst is None or plan.settings.coins == "exactly_half":
+def worst_text(plan: SweepPlan, of_texts: PerText | None) -> WorstText | None:
+    """The worst text, if any can be judged, with a bound that pays for the choice."""
+    worst = None if of_texts is None else of_texts.worst
+    if of_texts is None or worst is None:
         return None
-    text = of_texts.group.texts[worst]
-    try:
-        found = one_run_audit(
-            of_texts.scores[:, worst],
-            of_texts.group.included[:, worst],
-            significance=plan.settings.significance / len(of_texts.group.texts),
-            repetitions=text.repetitions,
-            seed=ties(plan, text.repetitions),
-        )
-    except InputError:
-        return None
-    return found
+    text, among, bound = of_texts.group.texts[worst], of_texts.group.size, None
+    if plan.settings.coins != "exactly_half":
+        with suppress(InputError):  # coins that are hardly fair
+            bound = one_run_audit(
+                of_texts.scores[:, worst],
+                of_texts.group.included[:, worst],
+                significance=plan.settings.significance / among,
+                repetitions=text.repetitions,
+                seed=ties(plan, text.repetitions),
+            )
+    inside, outside = of_texts.sides(worst)
+    return WorstText(
+        id=text.id,
+        among=among,
+        tpr=or_none(of_texts.tpr[worst]),
+        p=min(1.0, float(of_texts.p[worst]) * among),
+        advantage_low=float(of_texts.low[worst]),
+        separated=separated(inside, outside),
+        bound=bound,
+        scores_in=tuple(inside.tolist()),
+        scores_out=tuple(outside.tolist()),
+    )
 
 
 def paid_epsilons(plan: SweepPlan, of_texts: PerText) -> Floats:
@@ -165,11 +164,15 @@ class _Class:
     def _answer(self, question: Question) -> SweepBound:
         if question == "together":
             bound = together_epsilon(self.scores, self.included, kinds=self.kinds, **self._terms)
-            return self._row(question, 1, bound)
-        if question == "per_canary":
-            return self._row(question, self._per_text.chosen_from, self._per_text.bound)
-        largest = per_model_epsilon(self.judged, self.included, **self._terms)
-        return self._row(question, largest.chosen_from, largest.bound)
+            chosen_from = 1
+        else:
+            largest = self._per_text
+            if question == "per_model":
+                largest = per_model_epsilon(self.judged, self.included, **self._terms)
+            bound, chosen_from = largest.bound, largest.chosen_from
+        return SweepBound(
+            question=question, repetitions=self.repetitions, chosen_from=chosen_from, bound=bound
+        )
 
     @cached_property
     def _per_text(self) -> LargestBound:
@@ -195,8 +198,3 @@ class _Class:
             "repetitions": self.repetitions,
             "seed": self.seed,
         }
-
-    def _row(self, question: Question, chosen_from: int, bound: EpsilonBound) -> SweepBound:
-        return SweepBound(
-            question=question, repetitions=self.repetitions, chosen_from=chosen_from, bound=bound
-        )

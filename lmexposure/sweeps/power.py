@@ -25,7 +25,7 @@ from lmexposure.studies import (
 from lmexposure.sweeps.attacks import Group
 from lmexposure.sweeps.matrices import Matrices
 from lmexposure.sweeps.plan import eligible
-from lmexposure.sweeps.rates import PerText, class_rows, primary_of
+from lmexposure.sweeps.rates import PerText, part_rates, places_of_kinds, primary_of
 
 FPR = 0.01  # whose TPR is told: a quarter of the usual canaries still resolves it
 
@@ -41,14 +41,17 @@ def power_of(
     level = plan.settings.level
     several = 1 - (1 - level) / len(classes)
     groups = {share: _of_share(matrices, plan, share) for share in shares if share > 0}
-    found = {share: class_rows(group, plan, level=level) for share, group in groups.items()}
+    found = {share: _class_rows(group, plan, level) for share, group in groups.items()}
     rows = [
         _row(plan, group, name, share, found[share])
         for share, group in groups.items()
         for name in dict.fromkeys(group.kinds)
     ]
-    paid = class_rows(groups[1.0], plan, level=several)
-    strongest = _strongest([row for row in rows if row.share == 1])
+    paid = _class_rows(groups[1.0], plan, several)
+    known = [row for row in rows if row.share == 1 and row.rate.value is not None]
+    # Of the largest TPR; of equal ones that of the largest area, then the first.
+    best = max(known, key=lambda row: (row.rate.value or 0.0, row.area or 0.0), default=None)
+    strongest = None if best is None else best.group
     return SweepPower(
         fpr=FPR,
         level=level,
@@ -71,12 +74,14 @@ def _of_share(matrices: Matrices, plan: SweepPlan, share: float) -> Group:
     """The canaries that can be in the models of a share, in these models."""
     of_share = np.array(plan.shares)[matrices.numbers] == share
     canaries = Group.of("canaries", plan.scored, matrices.of_models(of_share))
-    kept = np.array(eligible(canaries.texts, share, _per_class(plan)), dtype=bool)
-    return canaries.of_texts(kept)
+    per_class = plan.settings.run.canaries or 0
+    return canaries.of_texts(np.array(eligible(canaries.texts, share, per_class), dtype=bool))
 
 
-def _per_class(plan: SweepPlan) -> int:
-    return plan.settings.run.canaries or 0
+def _class_rows(group: Group, plan: SweepPlan, level: float) -> dict[str, SweepScore]:
+    """The primary score of each class of a group, with intervals, by the name of the class."""
+    parts = places_of_kinds(group)
+    return part_rates(group, *primary_of(group, plan), parts=parts, level=level)
 
 
 def _row(
@@ -84,7 +89,7 @@ def _row(
 ) -> KindPower:
     kept = np.array([kind == name for kind in group.kinds])
     own, found = group.of_texts(kept), rows[name]
-    by_text = PerText.of(own, primary_of(group, plan)[0], plan.settings.significance)
+    by_text = PerText.of(own, plan)
     return KindPower(
         group=name,
         kind=kind_of(own.texts[0], plan),
@@ -97,14 +102,6 @@ def _row(
         rate=_rate(found),
         separated=sum(by_text.row(place).separated for place in range(len(own.texts))),
     )
-
-
-def _strongest(rows: Sequence[KindPower]) -> str | None:
-    """Of the largest TPR; of equal ones that of the largest area, then the first."""
-    known = [row for row in rows if row.rate.value is not None]
-    if not known:
-        return None
-    return max(known, key=lambda row: (row.rate.value or 0.0, row.area or 0.0)).group
 
 
 def _rate(row: SweepScore) -> CellRate:

@@ -13,14 +13,13 @@ from lmexposure.errors import InputError
 from lmexposure.statistics import (
     CellRate,
     CellRates,
-    EpsilonBound,
     canaries_and_population,
     cell_rates,
     models_needed,
     roc_curve,
     tpr_at_fpr,
 )
-from lmexposure.studies import SweepCurve, SweepPlan, SweepScore, SweepText, WorstText
+from lmexposure.studies import SweepCurve, SweepPlan, SweepScore, SweepText
 from lmexposure.sweeps.attacks import Cells, Group, attack_cells, pairs_of
 from lmexposure.sweeps.matrices import Flags, Floats
 
@@ -55,14 +54,6 @@ def score_rows(group: Group, plan: SweepPlan) -> Iterator[SweepScore]:
         )
 
 
-def class_rows(group: Group, plan: SweepPlan, *, level: float) -> dict[str, SweepScore]:
-    """The primary score of each class of a group, with intervals, by the name of the class."""
-    pair = primary_of(group, plan)
-    parts = places_of_kinds(group)
-    rows = _rows(group, *pair, parts=parts, measured=True, primary=True, level=level)
-    return {row.group: row for row in rows}
-
-
 def places_of_kinds(group: Group) -> dict[str, Places]:
     """Where the texts of each kind of a group are among its texts."""
     kinds = dict.fromkeys(group.kinds)
@@ -79,12 +70,8 @@ def part_rates(
 
 def _parts(group: Group) -> dict[str, Places]:
     """All texts of a group, and those of each kind where there are several: their places."""
-    found = {group.name: np.arange(len(group.texts))}
-    kinds = dict.fromkeys(group.kinds)
-    if len(kinds) > 1:
-        for kind in kinds:
-            found[kind] = np.array([n for n, own in enumerate(group.kinds) if own == kind])
-    return found
+    kinds = places_of_kinds(group)
+    return {group.name: np.arange(group.size), **(kinds if len(kinds) > 1 else {})}
 
 
 def _rows(
@@ -105,7 +92,10 @@ def _rows(
         two_sided = {name: parts[name] for name, part in found.items() if part.two_sided}
         with_interval = _with_intervals(group, (score, attack), cells, two_sided, level)
     for name, part in found.items():
-        rates = with_interval.get(name)
+        rates, curve = with_interval.get(name), None
+        if primary and rates is not None:
+            columns = ("fpr", "tpr", "low", "high")
+            curve = SweepCurve(**{column: getattr(rates, column).tolist() for column in columns})
         yield SweepScore(
             group=name,
             score=score,
@@ -118,7 +108,7 @@ def _rows(
             cells_in=part.inside.size,
             cells_out=part.outside.size,
             cells_missing=part.missing,
-            curve=_curve_of(rates) if primary else None,
+            curve=curve,
             notes=cells.notes,
         )
 
@@ -187,13 +177,6 @@ class _Found:
         return CellRate(fpr=fpr, value=None, low=None, high=None, note=note)
 
 
-def _curve_of(found: CellRates | None) -> SweepCurve | None:
-    if found is None:
-        return None
-    columns = {name: getattr(found, name).tolist() for name in ("fpr", "tpr", "low", "high")}
-    return SweepCurve(**columns)
-
-
 _ANY_FPR = 0.5  # of the rates over all cells, which are not read here
 
 
@@ -211,10 +194,10 @@ class PerText:
     epsilon: Floats  # a lower bound from each text alone, nats, (N,); NaN where there is none
 
     @classmethod
-    def of(cls, group: Group, score: str, significance: float) -> "PerText":
-        """Rates of a group by a raw score; bounds on epsilon come apart."""
-        scores, coins = group.raw(score), group.included
-        count = scores.shape[1]
+    def of(cls, group: Group, plan: SweepPlan) -> "PerText":
+        """Rates of a group by its primary score, raw; bounds on epsilon come apart."""
+        scores, coins = group.raw(primary_of(group, plan)[0]), group.included
+        count, significance = scores.shape[1], plan.settings.significance
         tpr, p, low = np.full(count, np.nan), np.ones(count), np.zeros(count)
         if coins.any() and not coins.all():
             found = canaries_and_population(scores, coins, fpr=_ANY_FPR, significance=significance)
@@ -246,37 +229,20 @@ class PerText:
             kind=known.kind,
             models_in=inside.size,
             models_out=outside.size,
-            tpr=_or_none(self.tpr, text),
+            tpr=or_none(self.tpr[text]),
             p=float(self.p[text]) if both else None,
             advantage_low=float(self.low[text]),
-            separated=_separated(inside, outside),
+            separated=separated(inside, outside),
             difference=float(inside.mean() - outside.mean()) if both else None,
-            epsilon=_or_none(self.epsilon, text),
-        )
-
-    def worst_row(self, bound: EpsilonBound | None) -> WorstText | None:
-        """The worst text, if any can be judged."""
-        text = self.worst
-        if text is None:
-            return None
-        inside, outside = self.sides(text)
-        return WorstText(
-            id=self.group.texts[text].id,
-            among=len(self.group.texts),
-            tpr=_or_none(self.tpr, text),
-            p=min(1.0, float(self.p[text]) * len(self.group.texts)),
-            advantage_low=float(self.low[text]),
-            separated=_separated(inside, outside),
-            bound=bound,
-            scores_in=tuple(inside.tolist()),
-            scores_out=tuple(outside.tolist()),
+            epsilon=or_none(self.epsilon[text]),
         )
 
 
-def _separated(inside: Floats, outside: Floats) -> bool:
+def separated(inside: Floats, outside: Floats) -> bool:
+    """Whether every score in is above every score out."""
     return bool(inside.size and outside.size and inside[0] > outside[-1])
 
 
-def _or_none(values: Floats, place: int) -> float | None:
-    value = float(values[place])
-    return None if np.isnan(value) else value
+def or_none(value: float) -> float | None:
+    """None for what a record cannot hold."""
+    return float(value) if np.isfinite(value) else None
