@@ -278,16 +278,12 @@ def _joined(
     progress("collecting", len(models), len(models))
     arrays = base_scores(directory)
     base = None if arrays is None else ModelScores.of(arrays, plan, "the base model")
-    return join_scores(plan, _texts(directory), scores, base)
-
-
-def _texts(directory: SweepDirectory) -> list[str]:
-    """The texts with coins, as they are in the corpus."""
     candidates = {entry.id: entry.text for entry in directory.manifest.entries}
-    return [
+    texts = [
         candidates[text.id] if text.document is None else directory.corpus.texts[text.document]
-        for text in directory.plan.scored
+        for text in plan.scored
     ]
+    return join_scores(plan, texts, scores, base)
 
 
 # Scoring reads a token forwards alone, where training goes back as well; then come sums and files.

@@ -45,7 +45,7 @@ class ModelScores:
 
     @classmethod
     def of(cls, arrays: Mapping[str, NDArray[Any]], plan: SweepPlan, name: str) -> "ModelScores":
-        """The arrays of `scoring.scores_of`, text by text."""
+        """The arrays of `scores_of`, text by text."""
         try:
             found = cls(
                 bits=split(arrays["bits"], arrays["lengths"]),
@@ -69,12 +69,6 @@ class ModelScores:
     def totals(self) -> Floats:
         """Log-perplexity of each text, bits, shape (K + V,)."""
         return np.array([bits.sum() for bits in self.bits], dtype=np.float64)
-
-    @property
-    def secret_totals(self) -> Floats:
-        """The same of the tokens of the secret alone."""
-        kept = [bits[its].sum() for bits, its in zip(self.bits, self.secret, strict=True)]
-        return np.array(kept, dtype=np.float64)
 
 
 def joined(ragged: Mapping[str, Sequence[NDArray[Any]]]) -> dict[str, NDArray[Any]]:
@@ -255,10 +249,11 @@ def _scores(
     """By the names of `SCORES`, in their order, each of shape (S, K)."""
     kept = slice(len(texts))
     whole = np.stack([row.totals[kept] for row in rows])
-    found = {
-        "log_perplexity": -whole,
-        "secret_tokens": -np.stack([row.secret_totals[kept] for row in rows]),
-    }
+    secret = [
+        [bits[its].sum() for bits, its in zip(row.bits[kept], row.secret[kept], strict=True)]
+        for row in rows
+    ]
+    found = {"log_perplexity": -whole, "secret_tokens": -np.array(secret, dtype=np.float64)}
     if base is not None:
         found["calibrated"] = base.totals[kept] - whole
     for name in ("min_k", "min_k_plus_plus"):

@@ -6,6 +6,8 @@ canaries. In models of share 0 there are none, and their validation loss says wh
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Literal
 
 import numpy as np
 
@@ -120,18 +122,16 @@ def _comparisons(plan: SweepPlan, rows: Mapping[str, SweepScore]) -> Iterator[Ki
         if against is None or against == name:
             continue
         found = _difference(_rate(rows[name]), _rate(rows[against]))
-        verdict = "open"
+        verdict: Literal["open", "stronger", "weaker"] = "open"
         if found is not None and (found.low > 0 or found.high < 0):
             verdict = "stronger" if found.low > 0 else "weaker"
-        yield KindComparison.model_validate(
-            {
-                "group": name,
-                "against": against,
-                "difference": None if found is None else found.value,
-                "low": None if found is None else found.low,
-                "high": None if found is None else found.high,
-                "verdict": verdict,
-            }
+        yield KindComparison(
+            group=name,
+            against=against,
+            difference=None if found is None else found.value,
+            low=None if found is None else found.low,
+            high=None if found is None else found.high,
+            verdict=verdict,
         )
 
 
@@ -146,10 +146,8 @@ def _utility(plan: SweepPlan, models: Sequence[SweepModel], share: float) -> Sha
     own, without = (_bits(plan, models, part) for part in (share, 0.0))
     cost = None
     if share > 0:
-        try:
+        with suppress(InputError):  # a single model, or none without canaries
             cost = mean_difference(own, without, level=plan.settings.level)
-        except InputError:  # a single model, or none without canaries
-            cost = None
     return ShareUtility(
         share=share,
         models=len(own),

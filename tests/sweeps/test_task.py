@@ -18,8 +18,8 @@ from lmexposure.models import load_model, masked
 from lmexposure.scoring import log_perplexity
 from lmexposure.studies import FailedModel, SweepModel, SweepSettings
 from lmexposure.sweeps import SweepDirectory, prepare, run_task
+from lmexposure.sweeps.documents import scores_of as scores_of_model
 from lmexposure.sweeps.matrices import ModelScores
-from lmexposure.sweeps.scoring import scores_of as scores_of_model
 from lmexposure.sweeps.task import base_scores
 
 
