@@ -17,7 +17,6 @@ is carried from step to step, exactly.
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 
@@ -43,6 +42,7 @@ _SPARED = 0.02
 _DESIGN_EPSILON = 2.0
 # Where the search for a root begins: this part of a standard deviation from where it should be.
 _NEAR = 20
+_ROOT_WIDTH = 1e-7
 # Normal quantiles are finite from here to there.
 _TINY, _BELOW_1 = 1e-300, 1 - 2.0**-53
 _TABLE = 65
@@ -215,10 +215,8 @@ class _End:
         while (high - low > 1).any():
             middle = np.maximum((low + high) // 2, 0)
             reached, open_ = self.local(middle) >= least, high - low > 1
-            low, high = (
-                np.where(open_ & reached, middle, low),
-                np.where(open_ & ~reached, middle, high),
-            )
+            low = np.where(open_ & reached, middle, low)
+            high = np.where(open_ & ~reached, middle, high)
         low = np.where(self.local(self.passed) >= least, np.maximum(low, self.passed), low)
         steps = np.flatnonzero(np.diff(np.maximum.accumulate(low), prepend=-1) > 0)
         return Staircase(
@@ -234,29 +232,20 @@ class _End:
 def _invert(ends: tuple[_End, _End], statistic: float, spread: float, terms: Terms) -> float:
     """The largest epsilon at which so large a statistic is too rare, for one document."""
     stairs = [end.staircase(statistic, spread) for end in ends]
-
-    # As `per_document`: the chance grows with epsilon and with delta, one root finds both.
-    def chance(epsilon: float) -> float:
-        group = group_delta(epsilon, terms.delta, terms.repetitions)
-        if group >= 1:
-            return 1.0
-        return sum(stair.probability(terms.repetitions * epsilon, group) for stair in stairs)
-
     start, step = statistic / terms.repetitions, spread / terms.repetitions
-    return _root(chance, terms.significance, start, step)
-
-
-def _root(
-    chance: Callable[[float], float], significance: float, start: float, step: float
-) -> float:
-    """The largest epsilon >= 0 whose chance does not exceed the significance, else 0."""
-    least = float(special.ndtri(significance))
+    least = float(special.ndtri(terms.significance))
 
     # As a normal quantile the chance is almost a straight line that rises by 1 in a `step`. The
     # solver asks again for both ends of its interval: a chance is computed once.
     @cache
     def excess(epsilon: float) -> float:
-        return float(special.ndtri(np.clip(chance(epsilon), _TINY, _BELOW_1))) - least
+        # As `per_document`: the chance grows with epsilon and with delta, one root finds both.
+        group, odds = (
+            group_delta(epsilon, terms.delta, terms.repetitions),
+            epsilon * terms.repetitions,
+        )
+        chance = sum(stair.probability(odds, group) for stair in stairs) if group < 1 else 1.0
+        return float(special.ndtri(np.clip(chance, _TINY, _BELOW_1))) - least
 
     low = high = max(0.0, start - step * excess(start))
     reach = step / _NEAR
@@ -266,9 +255,8 @@ def _root(
         low, high, reach = max(0.0, low - reach), low, 2 * reach
     while excess(high) <= 0:
         low, high, reach = high, high + reach, 2 * reach
-    tolerance = 1e-7
-    root = brentq(excess, low, high, xtol=tolerance, rtol=1e-12)
-    return max(0.0, float(root) - tolerance)
+    root = brentq(excess, low, high, xtol=_ROOT_WIDTH, rtol=1e-12)
+    return max(0.0, float(root) - _ROOT_WIDTH)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -360,7 +348,8 @@ def _ranges(size: int, delta: float, spared: int) -> tuple[tuple[tuple[int, floa
     below = special.betaincc(counts + 1, size - counts, delta)  # P[Bin(size, delta) <= counts]
     ends = sorted({min(int(end), spared) for end in np.searchsorted(below, _SHARES)} | {spared})
     chances = np.diff(below[ends], prepend=0.0).tolist()
-    return tuple(zip(ends, chances, strict=True)), _chance_of_more(spared, size, delta)
+    more = float(special.betainc(spared + 1, size - spared, delta))
+    return tuple(zip(ends, chances, strict=True)), more
 
 
 @dataclass(frozen=True)
@@ -400,20 +389,16 @@ def _run(stops: list[int], bands: list[tuple[int, int]], success: float) -> tupl
     """Failures before each success number in `stops`, kept within the bands: mass at the last."""
     start, mass, before = 0, np.ones(1), 0
     for stop, (low, high) in zip(stops, bands, strict=True):
-        first, last = _window(stop, success)
-        first, last = max(low, first, start), min(high, last)
+        # But for less than 1e-15 of the time there are as many failures before these successes.
+        mean = stop * (1 - success) / success
+        reach = 9 * math.sqrt(mean / success)
+        first = max(low, math.floor(mean - reach), start)
+        last = min(high, math.ceil(mean + reach + 45 / success))
         if last < first:
             return 0, np.zeros(1)
         grown = _convolve(mass, _failures(stop - before, success, last - start))
         start, mass, before = first, grown[first - start : last - start + 1], stop
     return start, mass
-
-
-def _window(successes: int, success: float) -> tuple[int, int]:
-    """The range of failures before these successes, but for less than 1e-15 of the time."""
-    mean = successes * (1 - success) / success
-    reach = 9 * math.sqrt(mean / success)
-    return max(0, math.floor(mean - reach)), math.ceil(mean + reach + 45 / success)
 
 
 def _failures(successes: int, success: float, most: int) -> Floats:
@@ -500,17 +485,14 @@ def _mode(c: Floats, d: Floats, e: Floats, slope: float) -> Floats:
     return 2 * c / np.maximum(linear + root, np.finfo(float).tiny)
 
 
-def _chance_of_more(count: int, trials: int, share: float) -> float:
-    """P[Bin(trials, share) > count]; count from 0 to trials - 1."""
-    return float(special.betainc(count + 1, trials - count, share))
-
-
 def _least_exceeded(chance: float, trials: int, share: float) -> int:
     """The least count in [0, trials] that Bin(trials, share) exceeds with at most this chance.
 
     >>> _least_exceeded(0.05, 10, 0.5)  # 9 and 10 come 11 times in 1,024
     8
     """
-    return bisect_left(
-        range(trials), True, key=lambda count: _chance_of_more(count, trials, share) <= chance
-    )
+
+    def rare(count: int) -> bool:
+        return bool(special.betainc(count + 1, trials - count, share) <= chance)
+
+    return bisect_left(range(trials), True, key=rare)
