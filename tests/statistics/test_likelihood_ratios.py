@@ -1,16 +1,15 @@
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy import special, stats
 
 from lmexposure.statistics import area_under_curve, lira, lira_matrix, lira_offline
+from lmexposure.statistics.arrays import Flags, Floats
 from lmexposure.statistics.likelihood_ratios import CERTAIN
 
 # ethz-spylab/misleading-privacy-evals, src/attack_util.py run on the input; log N(x; in) -
 # log N(x; out), standard deviations with n - 1: (target, in, out, score).
 PUBLISHED = [(2.0, [1, 2, 3], [0, -1, 1], 2.0), (0.0, [0, 1, 2], [0, 1, -1], -0.5)]
-Floats = NDArray[np.float64]
-Cells = tuple[Floats, NDArray[np.bool_]]
+Cells = tuple[Floats, Flags]
 # Phi(shift / sqrt 2) of two normal densities of one variance.
 IDEAL = float(special.ndtr(1.5 / np.sqrt(2)))
 
@@ -22,16 +21,16 @@ def _cells(seed: int, models: int, texts: int, shift: float, spread: float = 3.0
     return hardness + shift * coins + rng.normal(size=coins.shape), coins
 
 
-def _area(scores: Floats, coins: NDArray[np.bool_]) -> float:
+def _area(scores: Floats, coins: Flags) -> float:
     return area_under_curve(scores[coins], scores[~coins]).value
 
 
-def _rate(scores: Floats, coins: NDArray[np.bool_]) -> float:
+def _rate(scores: Floats, coins: Flags) -> float:
     """TPR at a FPR of 1 %."""
     return float((scores[coins] > np.quantile(scores[~coins], 0.99, method="higher")).mean())
 
 
-def _slow(x: Floats, coins: NDArray[np.bool_]) -> Floats:
+def _slow(x: Floats, coins: Flags) -> Floats:
     """Three texts, too few to be drawn to each other: their own means and one variance, by scipy.
 
     In and out have one variance but for a factor; a new score has that of its mean as well.

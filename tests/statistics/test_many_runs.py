@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from lmexposure.statistics import (
     EpsilonBound,
@@ -14,9 +13,8 @@ from lmexposure.statistics import (
     per_text_epsilon,
     together_epsilon,
 )
+from lmexposure.statistics.arrays import Flags, Floats
 
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 RUNS = 40  # of a mechanism; P(Bin(40, .05) > 9) = 2e-5
 MOST = 9
 

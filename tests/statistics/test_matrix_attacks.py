@@ -4,29 +4,26 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from lmexposure.statistics import area_under_curve, label_logits, lira_matrix, rmia_matrix
-
-Floats = NDArray[np.float64]
-Coins = NDArray[np.bool_]
+from lmexposure.statistics.arrays import Flags, Floats
 
 
-def online(x: Floats, coins: Coins) -> Floats:
+def online(x: Floats, coins: Flags) -> Floats:
     return lira_matrix(x, coins).scores
 
 
-def offline(x: Floats, coins: Coins) -> Floats:
+def offline(x: Floats, coins: Flags) -> Floats:
     return lira_matrix(x, coins, mode="offline").scores
 
 
-def relative(x: Floats, coins: Coins) -> Floats:
+def relative(x: Floats, coins: Flags) -> Floats:
     documents = np.random.default_rng(2).uniform(40, 400, 60)
     drawn = np.random.default_rng(3).normal(0, 2, (len(x), 60))
     return rmia_matrix(100 - x, coins, documents + drawn)
 
 
-def by_labels(x: Floats, coins: Coins) -> Floats:
+def by_labels(x: Floats, coins: Flags) -> Floats:
     """Matches at eight places, the more the higher the score."""
     chance = 1 / (1 + np.exp(-x))
     draws = np.random.default_rng(4).random((x.shape[1], len(x), 8))
@@ -35,10 +32,10 @@ def by_labels(x: Floats, coins: Coins) -> Floats:
 
 
 ATTACKS = pytest.mark.parametrize("attack", [online, offline, relative, by_labels])
-Attack = Callable[[Floats, Coins], Floats]
+Attack = Callable[[Floats, Flags], Floats]
 
 
-def cells(seed: int, models: int, texts: int, shift: float) -> tuple[Floats, Coins]:
+def cells(seed: int, models: int, texts: int, shift: float) -> tuple[Floats, Flags]:
     rng = np.random.default_rng(seed)
     coins = rng.random((models, texts)) < 0.5
     return rng.normal(0, 3, texts) + shift * coins + rng.normal(size=coins.shape), coins

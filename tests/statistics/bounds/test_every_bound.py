@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from lmexposure._record import plain
 from lmexposure.statistics import (
@@ -30,8 +29,8 @@ from lmexposure.statistics import (
     step_guesses_epsilon,
     step_rates_epsilon,
 )
+from lmexposure.statistics.arrays import Floats
 
-Scores = NDArray[np.float64]
 HALF = 0.5  # scores above it guess that a canary was in
 UP, DOWN = np.ones(100), np.zeros(100)
 EVEN = np.repeat([0.0, 1.0], 50)
@@ -42,7 +41,7 @@ def by_threshold(threshold: Any) -> Any:
 
 
 def by_coins(bound: Any) -> Any:
-    def of_both(inside: Scores, outside: Scores, **terms: Any) -> EpsilonBound:
+    def of_both(inside: Floats, outside: Floats, **terms: Any) -> EpsilonBound:
         coins = np.arange(inside.size + outside.size) < inside.size
         found: EpsilonBound = bound(np.append(inside, outside), coins, **terms)
         return found
@@ -51,7 +50,7 @@ def by_coins(bound: Any) -> Any:
 
 
 def by_guesses(bound: Any) -> Any:
-    def of_both(inside: Scores, outside: Scores, **terms: Any) -> EpsilonBound:
+    def of_both(inside: Floats, outside: Floats, **terms: Any) -> EpsilonBound:
         number = inside.size + outside.size
         correct = int((inside > HALF).sum() + (outside <= HALF).sum())
         found: EpsilonBound = bound(canaries=number, guesses=number, correct=correct, **terms)
@@ -60,22 +59,22 @@ def by_guesses(bound: Any) -> Any:
     return of_both
 
 
-def exposure(inside: Scores, outside: Scores, **terms: Any) -> EpsilonBound:
+def exposure(inside: Floats, outside: Floats, **terms: Any) -> EpsilonBound:
     return epsilon_from_exposure(-inside, -outside, **terms).bound
 
 
-def coined_exposure(inside: Scores, outside: Scores, **terms: Any) -> EpsilonBound:
+def coined_exposure(inside: Floats, outside: Floats, **terms: Any) -> EpsilonBound:
     return exposure(inside, outside, inclusion_probability=0.5, **terms)
 
 
-def rates(inside: Scores, outside: Scores, **terms: Any) -> EpsilonBound:
+def rates(inside: Floats, outside: Floats, **terms: Any) -> EpsilonBound:
     caught, alarms = int((inside > HALF).sum()), int((outside > HALF).sum())
     return clopper_pearson_epsilon(
         caught, inside.size, alarms, outside.size, **{"significance": 0.05, **terms}
     )
 
 
-def joint_beta(inside: Scores, outside: Scores, **terms: Any) -> EpsilonBound:
+def joint_beta(inside: Floats, outside: Floats, **terms: Any) -> EpsilonBound:
     return joint_beta_epsilon(
         false_negatives=int((inside <= HALF).sum()),
         false_positives=int((outside > HALF).sum()),

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 from scipy import stats
 
 from lmexposure.errors import NumericalError
@@ -18,6 +17,7 @@ from lmexposure.statistics import (
     SplitSample,
     epsilon_from_scores,
 )
+from lmexposure.statistics.arrays import Floats
 from lmexposure.statistics.bounds import from_scores
 from lmexposure.statistics.bounds.bound import Terms
 from lmexposure.statistics.bounds.clopper_pearson import Threshold
@@ -29,7 +29,7 @@ from lmexposure.statistics.bounds.from_scores import (
     _ranges,
 )
 
-Scores = tuple[NDArray[np.float64], NDArray[np.float64]]
+Scores = tuple[Floats, Floats]
 
 EVERY: list[Threshold] = [
     OrderStatistics(),

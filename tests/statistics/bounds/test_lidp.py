@@ -2,15 +2,15 @@ import math
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from lmexposure.statistics import binomial_interval, lidp_epsilon
+from lmexposure.statistics.arrays import Floats
 from lmexposure.statistics.bounds.many_runs import mean_at_least
 
 
 def _scores(
     rng: np.random.Generator, models: int, canaries: int, rate: float, shared: float
-) -> NDArray[np.float64]:
+) -> Floats:
     """1 with probability `rate`; the canaries of a model share their rate, the more so the larger
     `shared` (their correlation)."""
     rates = np.full(models, rate)
