@@ -5,16 +5,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny_sweeps import MODELS, corpus_at, tiny_settings
+from tiny_sweeps import MODELS, copied, prepared_at, tiny_settings
 
 from lmexposure.errors import ResultError
 from lmexposure.studies import SweepResult
-from lmexposure.sweeps import SweepDirectory, collect, prepare, read_matrices, run_task
+from lmexposure.sweeps import SweepDirectory, collect, read_matrices, run_task
 
 
 @pytest.fixture
 def sweep_of_five(trained: SweepDirectory, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(trained.out, tmp_path / "sweep"))
+    return copied(trained, tmp_path / "sweep").out
 
 
 def test_all_models_are_joined_into_matrices_and_a_result(sweep_of_five: Path) -> None:
@@ -50,9 +50,9 @@ def test_the_same_models_give_the_same_bytes(sweep_of_five: Path) -> None:
 
 
 def test_a_base_with_the_same_tokenizer_calibrates(trained: SweepDirectory, tmp_path: Path) -> None:
-    base, out = trained.home(0) / "model", tmp_path / "sweep"
-    settings = tiny_settings(models=4, base=str(base), score="calibrated", attack="plain")
-    prepare(corpus_at(tmp_path), out=out, settings=settings)
+    base = str(trained.home(0) / "model")
+    settings = tiny_settings(models=4, base=base, score="calibrated", attack="plain")
+    out = prepared_at(tmp_path / "sweep", settings).out
     for number in range(4):
         run_task(out, number)
     result = collect(out)

@@ -5,23 +5,17 @@ from typing import Any
 
 import pytest
 from known import known
-from tiny_sweeps import corpus_at, scores_of, tiny_settings
+from tiny_sweeps import prepared_at, scores_of
 
 from lmexposure.errors import ResultError, SettingsError
-from lmexposure.sweeps import SweepDirectory, prepare, run_task, sweep_cost
+from lmexposure.sweeps import SweepDirectory, run_task, sweep_cost
 from lmexposure.sweeps.driver import _bytes_of_a_model
 
-
-def prepared(home: Path, **changes: Any) -> Path:
-    prepare(corpus_at(home), out=home / "sweep", settings=tiny_settings(**changes))
-    return home / "sweep"
-
-
-LONG = {"training": {"epochs": 500, "patience": 500}}
+LONG: dict[str, Any] = {"training": {"epochs": 500, "patience": 500}}
 
 
 def test_steps_are_timed_and_nothing_of_them_is_kept(tmp_path: Path) -> None:
-    out = prepared(tmp_path, **LONG)
+    out = prepared_at(tmp_path / "sweep", **LONG).out
     cost = sweep_cost(out, workers=2, steps=5)
     (models,) = cost.phases
     assert models.work == 5 / 2
@@ -34,7 +28,7 @@ def test_steps_are_timed_and_nothing_of_them_is_kept(tmp_path: Path) -> None:
 
 
 def test_models_that_are_done_say_what_the_others_take(tmp_path: Path) -> None:
-    out = prepared(tmp_path)
+    out = prepared_at(tmp_path / "sweep").out
     first = run_task(out, 2)
     cost = sweep_cost(out, workers=1)
     assert cost.phases[0].work == 4
@@ -47,7 +41,7 @@ def test_models_that_are_done_say_what_the_others_take(tmp_path: Path) -> None:
 
 
 def test_a_model_that_ends_within_the_timed_steps_is_kept(tmp_path: Path) -> None:
-    out = prepared(tmp_path)
+    out = prepared_at(tmp_path / "sweep").out
     assert (sweep_cost(out, workers=1).phases[0].work, len(scores_of(out))) == (4, 1)
     for number in range(5):
         run_task(out, number)
@@ -55,9 +49,8 @@ def test_a_model_that_ends_within_the_timed_steps_is_kept(tmp_path: Path) -> Non
 
 
 def test_kept_weights_take_their_place(tmp_path: Path) -> None:
-    directory = SweepDirectory.open(prepared(tmp_path, **LONG))
-    (tmp_path / "with").mkdir()
-    kept = SweepDirectory.open(prepared(tmp_path / "with", keep_weights=True, **LONG))
+    directory = prepared_at(tmp_path / "sweep", **LONG)
+    kept = prepared_at(tmp_path / "with", keep_weights=True, **LONG)
     weights = _bytes_of_a_model(kept, 0) - _bytes_of_a_model(directory, 0)
     assert weights > 4 * 1000  # of over 1,000 weights
 
@@ -70,7 +63,8 @@ def test_what_it_refuses(tmp_path: Path) -> None:
 
 
 def test_a_model_that_diverges_at_once_is_timed_too(tmp_path: Path) -> None:
-    out = prepared(tmp_path, training={"learning_rate": 2e37, "epochs": 20, "patience": 20})
+    training = {"learning_rate": 2e37, "epochs": 20, "patience": 20}
+    out = prepared_at(tmp_path / "sweep", training=training).out
     assert sweep_cost(out, workers=1).phases[0].work == 4
     (failed,) = (out / "failed").iterdir()
     assert "the validation loss after step" in failed.read_text()
