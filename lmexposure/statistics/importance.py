@@ -72,8 +72,16 @@ class WeightedDraws:
     def __post_init__(self) -> None:
         self._columns(("bits", "log2_weights", "fills", "strata", "excluded"), "draw")
         self._columns(("shares", "limits", "log2_totals"), "component")
-        _refuse_numbers("bits", np.isnan(self.bits) | (self.bits < 0))
-        _refuse_numbers("log2_weights", ~np.isfinite(self.log2_weights))
+        for name, bad in (
+            ("bits", np.isnan(self.bits) | (self.bits < 0)),
+            ("log2_weights", ~np.isfinite(self.log2_weights)),
+        ):
+            if bad.any():
+                raise InputError(
+                    f"{name}[{np.flatnonzero(bad)[0]}] is no usable number ({int(bad.sum())} of "
+                    f"{bad.size} are not): bits are at least 0 or infinite, log2_weights finite; "
+                    "score the draws again"
+                )
         _refuse_mixture(self.shares, self.limits, self.log2_totals)
 
     def _columns(self, names: tuple[str, ...], entry: str) -> None:
@@ -229,14 +237,6 @@ def _whole(log2_count: float, rounded: Any) -> float:
         return log2_count
     slack = 1e-9 if rounded is math.floor else -1e-9
     return log2(rounded(2**log2_count * (1 + slack)))
-
-
-def _refuse_numbers(name: str, bad: Flags) -> None:
-    if bad.any():
-        raise InputError(
-            f"{name}[{np.flatnonzero(bad)[0]}] is no usable number ({int(bad.sum())} of {bad.size} "
-            "are not): bits are at least 0 or infinite, log2_weights finite; score the draws again"
-        )
 
 
 def _refuse_mixture(shares: Floats, limits: Floats, log2_totals: Floats) -> None:

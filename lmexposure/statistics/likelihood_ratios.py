@@ -327,11 +327,18 @@ def lira_matrix(
             f"no text has a score: each was {side} none of the other of {len(x)} models, or "
             "nothing tells the spread; train more models"
         )
+    notes = coin_notes(coins)
+    if missing.any():
+        texts = int(missing.any(axis=0).sum())
+        notes += (
+            f"{int(missing.sum())} of {missing.size} scores are NaN, of {texts} of "
+            f"{missing.shape[1]} texts: in (or out of) none of the other models; train more models",
+        )
     return LiraScores(
         scores=column(found, np.float64),
         included=column(coins, np.bool_),
         mode=mode,
-        notes=coin_notes(coins) + _missing_notes(missing),
+        notes=notes,
     )
 
 
@@ -389,16 +396,6 @@ def _variances(inside: Side, outside: Side) -> tuple[Floats, Floats]:
         for side, free in zip((inside, outside), freedom, strict=True)
     ]
     return found[0], found[1]
-
-
-def _missing_notes(missing: Flags) -> tuple[str, ...]:
-    if not missing.any():
-        return ()
-    texts = int(missing.any(axis=0).sum())
-    return (
-        f"{int(missing.sum())} of {missing.size} scores are NaN, of {texts} of {missing.shape[1]} "
-        "texts: in (or out of) none of the other models; train more models",
-    )
 
 
 def _deviations(x: Floats, moments: Moments) -> Floats:

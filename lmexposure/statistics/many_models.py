@@ -13,7 +13,7 @@ same models and texts are compared by `lower_rate_p`, which is far surer of thei
 two intervals are.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, floor, log, log1p
 
@@ -110,7 +110,7 @@ def canaries_and_population(
         models=x.shape[0],
         canaries=x.shape[1],
         assumptions=_ASSUMPTIONS,
-        notes=coin_notes(coins) + _missing(known) + _one_sided(coins) + unresolved,
+        notes=(*coin_notes(coins), *_notes(known, coins), *unresolved),
     )
 
 
@@ -139,24 +139,21 @@ def _log_choose(total: Counts, chosen: Counts) -> Floats:
     )
 
 
-def _missing(known: Flags) -> tuple[str, ...]:
-    if known.all():
-        return ()
-    without = int((~known).any(axis=0).sum())
-    return (
-        f"{int((~known).sum())} of {known.size} cells have no score (NaN) and are left out of the "
-        f"population; their {without} of {known.shape[1]} canaries have no rate of their own",
-    )
-
-
-def _one_sided(coins: Flags) -> tuple[str, ...]:
-    missing = int((coins.all(axis=0) | ~coins.any(axis=0)).sum())
-    if not missing:
-        return ()
-    return (
-        f"{missing} of {coins.shape[1]} canaries were in all models or in none, and have no rate "
-        "of their own; train more models",
-    )
+def _notes(known: Flags, coins: Flags) -> Iterator[str]:
+    """Which cells have no score, and which canaries no rate."""
+    if not known.all():
+        without = int((~known).any(axis=0).sum())
+        yield (
+            f"{int((~known).sum())} of {known.size} cells have no score (NaN) and are left out of "
+            f"the population; their {without} of {known.shape[1]} canaries have no rate of their "
+            "own"
+        )
+    one_sided = int((coins.all(axis=0) | ~coins.any(axis=0)).sum())
+    if one_sided:
+        yield (
+            f"{one_sided} of {coins.shape[1]} canaries were in all models or in none, and have no "
+            "rate of their own; train more models"
+        )
 
 
 # Given which models are kept, shape (M,): their scores, one row a kept model, NaN where there is
@@ -271,14 +268,19 @@ def rate_parts(
     counted = np.isin(np.arange(x.shape[1]), np.asarray(texts, dtype=np.intp))
     x = np.where(counted, x, np.nan)
     cells = _Cells.of(x, coins)
-    if not (cells.inside.size and cells.outside.size):
+    if not cells.two_sided:
         return None
     positives, inside = cells.inside.size, coins & ~np.isnan(x)
     value = float(cells.tpr(rate)[0])
     found = inside & (x > cells.thresholds(rate))
+    without = np.full(len(x), np.nan)
+    for model in range(len(x)):
+        others = _Cells.of(np.delete(x, model, axis=0), np.delete(coins, model, axis=0))
+        if others.two_sided:
+            without[model] = others.tpr(rate)[0]
     return RateParts(
         value=value,
-        without=np.array([_rate_without(x, coins, model, rate) for model in range(len(x))]),
+        without=without,
         of_texts=(found.sum(axis=0) - value * inside.sum(axis=0)) / positives,
         counted=counted,
         positives=positives,
@@ -330,12 +332,6 @@ def models_needed(fpr: float, texts: int, *, level: float = 0.95) -> int:
     return ceil(2 * negatives / texts)
 
 
-def _rate_without(x: Floats, coins: Flags, model: int, rate: Floats) -> float:
-    cells = _Cells.of(np.delete(x, model, axis=0), np.delete(coins, model, axis=0))
-    both = cells.inside.size and cells.outside.size
-    return float(cells.tpr(rate)[0]) if both else np.nan
-
-
 def _scores(attack: Attack, kept: Flags, texts: int) -> Floats:
     scores = score_matrix("scores of the attack", attack(kept), may_miss=True)
     if scores.shape != (int(kept.sum()), texts):
@@ -358,15 +354,17 @@ class _Cells:
         known = ~np.isnan(scores)
         return cls(np.sort(scores[known & coins]), np.sort(scores[known & ~coins]))
 
+    @property
+    def two_sided(self) -> bool:
+        return bool(self.inside.size and self.outside.size)
+
     def numbers(self, fprs: Sequence[float]) -> Floats:
         """The area, the TPR at each rate, then at those of the curve; NaN where a side is empty."""
-        if not (self.inside.size and self.outside.size):
+        if not self.two_sided:
             return np.full(1 + len(fprs) + len(CURVE), np.nan)
-        return np.concatenate([[self.area()], self.tpr(np.array([*fprs, *CURVE]))])
-
-    def area(self) -> float:
-        ends = [np.searchsorted(self.outside, self.inside, side) for side in ("left", "right")]
-        return float((ends[0] + ends[1]).mean() / 2 / self.outside.size)
+        left, right = (np.searchsorted(self.outside, self.inside, end) for end in ("left", "right"))
+        area = float((left + right).mean() / 2 / self.outside.size)
+        return np.concatenate([[area], self.tpr(np.array([*fprs, *CURVE]))])
 
     def tpr(self, fprs: Floats) -> Floats:
         """With as many false positives as a rate allows, and no more."""
@@ -385,7 +383,7 @@ def _rates(
 ) -> CellRates:
     """Of one group; `spread` holds the numbers of each part left out, (parts, numbers)."""
     cells = _Cells.of(scores, coins)
-    if not (cells.inside.size and cells.outside.size):
+    if not cells.two_sided:
         raise InputError(
             f"group {name!r} has {cells.inside.size} scored cells with their text and "
             f"{cells.outside.size} without; it takes both"
@@ -436,36 +434,26 @@ def _ends(values: Floats, spread: Floats, level: float) -> Floats:
 
 def _rate(cells: _Cells, fpr: float, ends: Floats, level: float, texts: int) -> CellRate:
     exact = tpr_at_fpr(cells.inside, cells.outside, fpr=fpr, level=level)
-    if exact.value is None or exact.low is None or exact.high is None:
-        return CellRate(
-            fpr=fpr,
-            value=None,
-            low=None,
-            high=None,
-            note=f"{cells.outside.size:,} cells without their text do not resolve a FPR of "
-            f"{fpr:g}; with {texts:,} texts it takes {models_needed(fpr, texts, level=level):,} "
-            "models",
-        )
+    note = (
+        f"{cells.outside.size:,} cells without their text do not resolve a FPR of {fpr:g}; with "
+        f"{texts:,} texts it takes {models_needed(fpr, texts, level=level):,} models"
+    )
     return CellRate(
         fpr=fpr,
         value=exact.value,
-        low=min(exact.low, float(ends[0])),
-        high=max(exact.high, float(ends[1])),
-        note=None,
+        low=None if exact.low is None else min(exact.low, float(ends[0])),
+        high=None if exact.high is None else max(exact.high, float(ends[1])),
+        note=None if exact.note is None else note,
     )
 
 
 def _curve(cells: _Cells, tpr: Floats, ends: Floats, level: float) -> dict[str, Floats]:
     """The points at which these cells resolve the FPR."""
     points = []
-    for fpr, value, low, high in zip(CURVE, tpr, *ends, strict=True):
-        exact = None
-        if fpr < 1:
-            exact = tpr_at_fpr(cells.inside, cells.outside, fpr=fpr, level=level)
-        if fpr == 1:
-            points.append((1.0, 1.0, 1.0, 1.0))
-        elif exact is not None and exact.low is not None and exact.high is not None:
+    for fpr, value, low, high in zip(CURVE[:-1], tpr[:-1], *ends[:, :-1], strict=True):
+        exact = tpr_at_fpr(cells.inside, cells.outside, fpr=fpr, level=level)
+        if exact.low is not None and exact.high is not None:
             points.append((fpr, value, min(exact.low, low), max(exact.high, high)))
-    columns = zip(*points, strict=True)
+    columns = zip(*points, (1.0, 1.0, 1.0, 1.0), strict=True)
     names = ("fpr", "tpr", "low", "high")
     return {n: column(values, np.float64) for n, values in zip(names, columns, strict=True)}

@@ -75,6 +75,9 @@ def area_under_curve(
     found = _placements(inside, outside)
     ends = _RULES[method]
     low, high = ends(found, 1 - level), 1 - ends(found.mirrored(), 1 - level)
+    note = "no better than chance at this level"
+    if high < 0.5:
+        note = "worse than chance: higher scores must mean in; turn their sign"
     return AreaUnderCurve(
         value=found.area,
         low=low,
@@ -85,7 +88,7 @@ def area_under_curve(
         positives=inside.size,
         negatives=outside.size,
         assumptions=_ASSUMPTIONS[method],
-        notes=_notes(low, high),
+        notes=(note,) if low <= 0.5 else (),
     )
 
 
@@ -120,14 +123,6 @@ def _placements(inside: Floats, outside: Floats) -> _Placements:
         return ends / (2 * others.size)
 
     return _Placements(below(inside, outside), 1 - below(outside, inside))
-
-
-def _notes(low: float, high: float) -> tuple[str, ...]:
-    if high < 0.5:
-        return ("worse than chance: higher scores must mean in; turn their sign",)
-    if low <= 0.5:
-        return ("no better than chance at this level",)
-    return ()
 
 
 def _effective(found: _Placements, significance: float) -> float:

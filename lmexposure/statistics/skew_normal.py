@@ -158,12 +158,8 @@ def _search(z: Floats, start: _Parameters | None = None) -> _Parameters:
     """What scipy's search finds from `start`, or from the sample's moments."""
     from scipy import stats
 
-    if start is None:
-        shape, location, scale = stats.skewnorm.fit(z, optimizer=_simplex)
-    else:
-        shape, location, scale = stats.skewnorm.fit(
-            z, start[0], loc=start[1], scale=start[2], optimizer=_simplex
-        )
+    begun = {} if start is None else {"loc": start[1], "scale": start[2]}
+    shape, location, scale = stats.skewnorm.fit(z, *(start or ())[:1], **begun, optimizer=_simplex)
     if abs(shape) > _LARGEST_SHAPE:
         fixed = math.copysign(_LARGEST_SHAPE, shape)
         shape, location, scale = stats.skewnorm.fit(z, fa=fixed, loc=location, scale=scale)

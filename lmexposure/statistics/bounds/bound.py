@@ -80,7 +80,12 @@ class Claim:
                 f"{claimed_delta:g}, and a claim says nothing about smaller deltas; compute the "
                 f"bound at delta={claimed_delta:g}"
             )
-        verdict = self._verdict(bound)
+        verdict: Verdict = "cannot tell"
+        if bound.value > self.epsilon:
+            verdict = "contradicted"
+        # Without it nothing shows that the audit could have reached the claim.
+        elif bound.max_attainable is not None and bound.max_attainable > self.epsilon:
+            verdict = "consistent"
         return ClaimCheck(
             verdict=verdict,
             reason=self._reason(verdict, bound, claimed_delta),
@@ -101,14 +106,6 @@ class Claim:
             claimed_epsilon=self.epsilon,
             claimed_delta=float(self.delta or 0.0),
         )
-
-    def _verdict(self, bound: EpsilonBound) -> Verdict:
-        if bound.value > self.epsilon:
-            return "contradicted"
-        # Without it nothing shows that the audit could have reached the claim.
-        if bound.max_attainable is not None and bound.max_attainable > self.epsilon:
-            return "consistent"
-        return "cannot tell"
 
     def _reason(self, verdict: Verdict, bound: EpsilonBound, claimed_delta: float) -> str:
         if verdict == "contradicted":

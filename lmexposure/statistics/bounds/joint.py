@@ -161,11 +161,8 @@ def _rules(data: _Data, refused: list[tuple[str, str]]) -> Iterator[_Rule]:
         yield _Rule("one_run_gaussian_audit", audit, pure=False)
 
 
-def _by_exposure(
-    inside: Floats, outside: Floats, probability: float | None, **terms: Any
-) -> EpsilonBound:
-    found = epsilon_from_exposure(-inside, -outside, inclusion_probability=probability, **terms)
-    return found.bound
+def _by_exposure(inside: Floats, outside: Floats, coin: float | None, **terms: Any) -> EpsilonBound:
+    return epsilon_from_exposure(-inside, -outside, inclusion_probability=coin, **terms).bound
 
 
 _STEPS = 10
@@ -204,16 +201,14 @@ def claim_power(
     True
     """
     power = fraction("power", power)
+    runs, size = (
+        integer("simulations", simulations, low=1),
+        integer("candidates", candidates, low=1),
+    )
     made = _Simulated(
         terms=terms,
         coin=fraction("inclusion_probability", inclusion_probability),
-        uniforms=np.random.default_rng(integer("seed", seed, low=0)).random(
-            (
-                integer("simulations", simulations, low=1),
-                2,
-                integer("candidates", candidates, low=1),
-            )
-        ),
+        uniforms=np.random.default_rng(integer("seed", seed, low=0)).random((runs, 2, size)),
     )
     could_show = made.shown(_PERFECT, power)
     if could_show <= claimed:
@@ -277,10 +272,5 @@ class _Simulated:
             return one_run_audit(scores, included, seed=0, **vars(self.terms)).value
         if included.all() or not included.any():
             return 0.0
-        found = epsilon_from_exposure(
-            -scores[included],
-            -scores[~included],
-            inclusion_probability=self.coin,
-            **vars(self.terms),
-        )
-        return found.bound.value
+        sides = scores[included], scores[~included]
+        return _by_exposure(*sides, self.coin, **vars(self.terms)).value
