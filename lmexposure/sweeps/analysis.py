@@ -1,33 +1,57 @@
 """What the matrices of a sweep mean: rates, the worst canary, epsilon.
 
-And what a reader must know: too few models, lost ones, coins that decide nothing.
+Of the epsilon of the training recipe question by question; canaries of each number of repetitions
+are a class of their own, at a share of the significance. And what a reader must know: too few
+models, lost ones, coins that decide nothing.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from math import comb
+from typing import Any, Literal
 
 import numpy as np
 
 from lmexposure._files import canonical_json, sha256_bytes
-from lmexposure._style import are, count, listed, percent, short, visible
-from lmexposure.errors import ResultError
-from lmexposure.statistics import models_needed
+from lmexposure._style import are, count, listed, percent, short, times, visible
+from lmexposure.errors import InputError, ResultError
+from lmexposure.statistics import (
+    EpsilonBound,
+    LargestBound,
+    models_needed,
+    one_run_audit,
+    per_model_epsilon,
+    per_text_epsilon,
+    together_epsilon,
+)
 from lmexposure.studies import (
     MOST_LOST,
     FailedModel,
+    SweepBound,
+    SweepEpsilon,
     SweepModel,
     SweepOptions,
     SweepPlan,
     SweepResult,
     SweepScore,
     Utility,
+    WorstText,
 )
-from lmexposure.sweeps.attacks import Group
 from lmexposure.sweeps.counterfactual import counterfactual_of
-from lmexposure.sweeps.epsilon_of_sweep import EXACTLY_HALF, claims, worst_text
-from lmexposure.sweeps.matrices import Matrices
+from lmexposure.sweeps.matrices import Flags, Floats, Matrices
 from lmexposure.sweeps.power import power_of
-from lmexposure.sweeps.rates import PerText, score_rows
+from lmexposure.sweeps.rates import (
+    Group,
+    PerText,
+    attack_cells,
+    or_none,
+    primary_of,
+    score_rows,
+    separated,
+    ties,
+)
 
 
 def analyse(
@@ -225,3 +249,114 @@ def _many_canaries(canaries: Group, models: Sequence[SweepModel]) -> Iterator[st
             "trained on, so that these models are unlike those of the corpus alone; insert fewer, "
             "or give a larger corpus"
         )
+
+
+EXACTLY_HALF = (
+    "coins=exactly_half: a text's last coin follows from its others, so that no bound holds; sweep "
+    "with independent coins"
+)
+NO_CANARY = "no canary has coins"
+Question = Literal["together", "per_model", "per_canary"]
+_QUESTIONS: tuple[Question, ...] = ("together", "per_model", "per_canary")
+
+
+def claims(plan: SweepPlan, group: Group) -> tuple[SweepEpsilon, PerText | None]:
+    """All bounds that the coins of the canaries allow, and the canaries with a bound each."""
+    significance = plan.settings.significance
+    if not group.texts:
+        return _epsilon([], [NO_CANARY], significance, share=significance), None
+    of_texts = PerText.of(group, plan)
+    if plan.settings.coins == "exactly_half":
+        return _epsilon([], [EXACTLY_HALF], significance, share=significance), of_texts
+    judged = attack_cells(group, *primary_of(group, plan))
+    repetitions = np.array([text.repetitions for text in group.texts])
+    classes = sorted(set(repetitions.tolist()))
+    share = significance / len(classes)
+    found: list[SweepBound] = []
+    refused: list[str] = []
+    alone = of_texts.epsilon.copy()
+    for copies in classes:
+        own = np.flatnonzero(repetitions == copies)
+        coins, kinds = group.included[:, own], [group.kinds[place] for place in own]
+        two_sided = coins.any(axis=0) & ~coins.all(axis=0)
+        if not two_sided.any():
+            refused.append(
+                f"canaries inserted {times(copies)}: each was in all models or in none; train more "
+                "models"
+            )
+            continue
+        terms = {"significance": share, "repetitions": copies, "seed": ties(plan, copies)}
+        raw, left_out = of_texts.scores[:, own], judged.values[:, own]
+        for question, answer in _answers(raw, left_out, coins, kinds, terms):
+            if isinstance(answer, InputError):
+                refused.append(f"{question}, {times(copies)}: {answer}")
+                continue
+            if isinstance(answer, LargestBound):
+                bound, number = answer.bound, answer.chosen_from
+                if question == "per_canary":
+                    alone[own] = np.where(two_sided, answer.values, np.nan)
+            else:
+                bound, number = answer, 1
+            found.append(
+                SweepBound(question=question, repetitions=copies, chosen_from=number, bound=bound)
+            )
+    found.sort(key=lambda row: _QUESTIONS.index(row.question))
+    return _epsilon(found, refused, significance, share=share), replace(of_texts, epsilon=alone)
+
+
+def _answers(
+    scores: Floats, left_out: Floats, coins: Flags, kinds: Sequence[str], terms: dict[str, Any]
+) -> Iterator[tuple[Question, EpsilonBound | LargestBound | InputError]]:
+    """Each question's bound, or why there is none; by raw and by leave-one-out scores, (S, N)."""
+    rules: dict[Question, Callable[[], EpsilonBound | LargestBound]] = {
+        "together": partial(together_epsilon, scores, coins, kinds=kinds, **terms),
+        "per_model": partial(per_model_epsilon, left_out, coins, **terms),
+        "per_canary": partial(per_text_epsilon, scores, coins, **terms),
+    }
+    for question in _QUESTIONS:
+        try:
+            yield question, rules[question]()
+        except InputError as failure:
+            yield question, failure
+
+
+def worst_text(plan: SweepPlan, of_texts: PerText | None) -> WorstText | None:
+    """The worst text, if any can be judged, with a bound that pays for the choice."""
+    worst = None if of_texts is None else of_texts.worst
+    if of_texts is None or worst is None:
+        return None
+    text, among, bound = of_texts.group.texts[worst], of_texts.group.size, None
+    if plan.settings.coins != "exactly_half":
+        with suppress(InputError):  # coins that are hardly fair
+            bound = one_run_audit(
+                of_texts.scores[:, worst],
+                of_texts.group.included[:, worst],
+                significance=plan.settings.significance / among,
+                repetitions=text.repetitions,
+                seed=ties(plan, text.repetitions),
+            )
+    inside, outside = of_texts.sides(worst)
+    return WorstText(
+        id=text.id,
+        among=among,
+        tpr=or_none(of_texts.tpr[worst]),
+        p=min(1.0, float(of_texts.p[worst]) * among),
+        advantage_low=float(of_texts.low[worst]),
+        separated=separated(inside, outside),
+        bound=bound,
+        scores_in=tuple(inside.tolist()),
+        scores_out=tuple(outside.tolist()),
+    )
+
+
+def _epsilon(
+    found: list[SweepBound], refused: list[str], significance: float, *, share: float
+) -> SweepEpsilon:
+    """The record: what was named beforehand is that of the fewest repetitions."""
+    primary = next((row for row in found if row.question == "together"), None)
+    return SweepEpsilon(
+        primary=primary,
+        significance=share if primary is not None else significance,
+        bounds=tuple(found),
+        refused=tuple(refused),
+    )

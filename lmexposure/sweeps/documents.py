@@ -52,7 +52,6 @@ class SweepCorpus:
     merged: Sequence[Any]  # texts, or records of a wrapping, the candidates among them
     separator: str | None  # the text between documents; None for records
     wrapping: Wrapping | None  # how a record becomes a row; None: documents are texts
-    files: Sequence[Path]  # that hold them
 
     @cached_property
     def inserted(self) -> Mapping[int, Canary]:
@@ -121,13 +120,11 @@ def read_corpus(out: Path, manifest: Manifest) -> SweepCorpus:
         merged = [text for path in files for text in layout.documents(path)]
     else:
         merged = list(read_records(files, layout=layout.name))
-    separator = layout.separator
     return SweepCorpus(
         manifest=manifest,
         merged=merged,
-        separator=separator,
+        separator=layout.separator,
         wrapping=manifest.wrapping,
-        files=files,
     )
 
 

@@ -97,13 +97,6 @@ def npz(arrays: Mapping[str, NDArray[Any]]) -> bytes:
     return content.getvalue()
 
 
-def write_npz(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Write a .npz, readable by its owner alone, whole or not at all."""
-    content = npz(arrays)
-    with atomic_write(path, mode=PRIVATE) as stream:
-        stream.write(content)
-
-
 def read_npz(path: Path, again: str) -> dict[str, NDArray[Any]]:
     """All arrays of a .npz, which are numbers and nothing else."""
     try:
@@ -147,8 +140,10 @@ class Matrices:
     matches: tuple[Flags, ...]
 
     def save(self, path: str | Path) -> None:
-        """Write matrices.npz; the same matrices give the same bytes."""
-        write_npz(Path(path), self._arrays())
+        """Write matrices.npz, for its owner alone; the same matrices give the same bytes."""
+        content = npz(self._arrays())
+        with atomic_write(Path(path), mode=PRIVATE) as stream:
+            stream.write(content)
 
     def of_models(self, kept: Flags) -> "Matrices":
         """Those of some models."""

@@ -73,10 +73,18 @@ def shares_of(settings: SweepSettings) -> tuple[float, ...]:
 
 def inserted_texts(manifest: Manifest) -> list[AuditedText]:
     """The candidates of a manifest, then the partners of near-duplicates, which are not audited."""
-    audited, others = _split(manifest)
+    groups: tuple[Literal["canaries", "partners"], ...] = ("canaries", "partners")
     return [
-        *(_text(entry, "canaries") for entry in audited),
-        *(_text(entry, "partners") for entry in others),
+        AuditedText(
+            id=entry.id,
+            group=group,
+            kind=f"{entry.format}/x{entry.repetitions}",
+            format=entry.format,
+            repetitions=entry.repetitions,
+            document=None,
+        )
+        for group, entries in zip(groups, _split(manifest), strict=True)
+        for entry in entries
     ]
 
 
@@ -108,17 +116,6 @@ def eligible(texts: Iterable[AuditedText], share: float, per_class: int) -> list
     """Which of the audited canaries can be in the models of a share."""
     most = ceil(share * per_class)
     return [_number(text.id) < most for text in texts]
-
-
-def _text(entry: Canary, group: Literal["canaries", "partners"]) -> AuditedText:
-    return AuditedText(
-        id=entry.id,
-        group=group,
-        kind=f"{entry.format}/x{entry.repetitions}",
-        format=entry.format,
-        repetitions=entry.repetitions,
-        document=None,
-    )
 
 
 def _split(manifest: Manifest) -> tuple[list[Canary], list[Canary]]:
@@ -250,8 +247,7 @@ def _tokenizer(out: Path, corpus: SweepCorpus, settings: RunSettings) -> "_Reade
     with atomic_directory(out / TOKENIZER, mode=PRIVATE) as partial:
         made.save_pretrained(partial)
     # The one that was saved, which every model will have.
-    window = 256 if settings.model != "lstm" else None
-    return _Reader(saved_tokenizer(out), window)
+    return _Reader(saved_tokenizer(out), None if settings.model == "lstm" else 256)
 
 
 @dataclass(frozen=True)

@@ -24,10 +24,9 @@ from lmexposure.studies import (
     SweepPower,
     SweepScore,
 )
-from lmexposure.sweeps.attacks import Group
 from lmexposure.sweeps.matrices import Matrices
 from lmexposure.sweeps.plan import eligible
-from lmexposure.sweeps.rates import PerText, part_rates, places_of_kinds, primary_of
+from lmexposure.sweeps.rates import Group, PerText, part_rates, places_of_kinds, primary_of
 
 FPR = 0.01  # whose TPR is told: a quarter of the usual canaries still resolves it
 
@@ -143,7 +142,10 @@ def _difference(first: CellRate, second: CellRate) -> Difference | None:
 
 
 def _utility(plan: SweepPlan, models: Sequence[SweepModel], share: float) -> ShareUtility:
-    own, without = (_bits(plan, models, part) for part in (share, 0.0))
+    own, without = (
+        [m.training.validation_bits for m in models if plan.shares[m.number] == part]
+        for part in (share, 0.0)
+    )
     cost = None
     if share > 0:
         with suppress(InputError):  # a single model, or none without canaries
@@ -160,12 +162,6 @@ def _utility(plan: SweepPlan, models: Sequence[SweepModel], share: float) -> Sha
     )
 
 
-def _bits(plan: SweepPlan, models: Sequence[SweepModel], share: float) -> list[float]:
-    """Validation loss of the models of a share."""
-    own = [model for model in models if plan.shares[model.number] == share]
-    return [model.training.validation_bits for model in own]
-
-
 def _inserted(plan: SweepPlan, models: Sequence[SweepModel], share: float) -> float:
     """Copies of canaries and partners in a model, on average."""
     times = np.array([text.repetitions for text in plan.inserted])
@@ -178,9 +174,8 @@ def _notes(plan: SweepPlan, rows: Sequence[KindPower]) -> Iterator[str]:
     """What the table does not say by itself."""
     if all(row.kind != UNIFORM for row in rows):
         yield "there is no uniform fill to hold the kinds against; add the kind uniform"
-    open_ones = [row for row in rows if row.rate.value is None]
-    if open_ones:
-        row = open_ones[0]
+    row = next((row for row in rows if row.rate.value is None), None)
+    if row is not None:
         yield (
             f"{row.group}, models with a share of {row.share:g}: "
             f"{row.rate.note or 'its TPR is not resolved'}"

@@ -1,30 +1,151 @@
-"""How well scores tell in from out: over all cells of a group, and text by text over all models.
+"""What other models make of each score, and how well it tells in from out.
 
-Of texts by themselves the worst is shown, which is paid for by their number.
+Over all cells of a group, and text by text over all models. Of texts by themselves the worst is
+shown, which is paid for by their number.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lmexposure.canaries import derive_seed
 from lmexposure.errors import InputError
 from lmexposure.statistics import (
     CellRate,
     CellRates,
     canaries_and_population,
     cell_rates,
+    label_logits,
+    lira_matrix,
     models_needed,
+    rmia_matrix,
     roc_curve,
     tpr_at_fpr,
 )
-from lmexposure.studies import SweepCurve, SweepPlan, SweepScore, SweepText
-from lmexposure.sweeps.attacks import Cells, Group, attack_cells, pairs_of
-from lmexposure.sweeps.matrices import Flags, Floats
+from lmexposure.studies import (
+    ATTACKS,
+    READS,
+    SCORES,
+    AuditedText,
+    SweepCurve,
+    SweepPlan,
+    SweepScore,
+    SweepText,
+)
+from lmexposure.sweeps.matrices import Flags, Floats, Matrices
 
 Places = NDArray[np.intp]
 FPRS = (0.001, 0.01)
+REGRESSION = "label_regression"  # of the greedy matches, one by one; no setting asks for it
+_READS = {**READS, REGRESSION: ("label_only",)}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Group:
+    """The texts of one group, with everything that an attack may read of them."""
+
+    name: str  # "canaries", "population", or a kind of canaries
+    texts: tuple[AuditedText, ...]  # of the group, N of them
+    columns: Places  # of the matrices, shape (N,)
+    matrices: Matrices  # of the sweep
+
+    @classmethod
+    def of(cls, name: str, texts: Sequence[AuditedText], matrices: Matrices) -> "Group":
+        """Those texts of a plan that are of this group, or of this kind."""
+        columns = [place for place, text in enumerate(texts) if name in (text.group, text.kind)]
+        return cls(
+            name=name,
+            texts=tuple(texts[place] for place in columns),
+            columns=np.array(columns, dtype=np.intp),
+            matrices=matrices,
+        )
+
+    def of_models(self, kept: Flags) -> "Group":
+        """The same texts in some models."""
+        return replace(self, matrices=self.matrices.of_models(kept))
+
+    def of_texts(self, kept: Flags) -> "Group":
+        """Some of the texts in the same models."""
+        texts = tuple(text for text, its in zip(self.texts, kept, strict=True) if its)
+        return replace(self, texts=texts, columns=self.columns[kept])
+
+    @property
+    def size(self) -> int:
+        """How many texts."""
+        return len(self.texts)
+
+    @property
+    def included(self) -> Flags:
+        """Which text was in which model, shape (S, N)."""
+        return self.matrices.included[:, self.columns]
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Of the texts, N of them: those of one kind are alike."""
+        return tuple(text.kind for text in self.texts)
+
+    def raw(self, score: str) -> Floats:
+        """A score as the models gave it, shape (S, N)."""
+        return self.matrices.scores[score][:, self.columns]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Cells:
+    """One score under one attack."""
+
+    values: Floats  # shape (S, N), higher = more likely in; NaN where there is none
+    notes: tuple[str, ...]  # what is not as it should be
+
+
+def pairs_of(group: Group) -> Iterator[tuple[str, str]]:
+    """Each score that a group has, under each attack that reads it."""
+    ordinary = group.name == "population"
+    for score in SCORES:
+        if score not in group.matrices.scores or np.isnan(group.raw(score)).all():
+            continue
+        if ordinary and score == "secret_tokens":
+            continue
+        for attack in (*ATTACKS, REGRESSION):
+            if score in _READS.get(attack, SCORES):
+                yield score, attack
+
+
+def attack_cells(group: Group, score: str, attack: str, *, shadows: Flags | None = None) -> Cells:
+    """One score under one attack; each model with all others as its reference."""
+    if attack == "plain":
+        return Cells(values=group.raw(score), notes=())
+    try:
+        return _judged(group, score, attack, shadows)
+    except InputError as failure:
+        return Cells(values=np.full(group.included.shape, np.nan), notes=(str(failure),))
+
+
+def _judged(group: Group, score: str, attack: str, shadows: Flags | None) -> Cells:
+    coins, matrices = group.included, group.matrices
+    if attack == "rmia":
+        tokens = [matrices.secret[n].size for n in group.columns]
+        values = rmia_matrix(
+            -group.raw(score) / np.array(tokens),
+            coins,
+            matrices.validation_bits / matrices.validation_tokens,
+            shadows=shadows,
+        )
+        return Cells(values=values, notes=())
+    if attack == REGRESSION:
+        matches = [matrices.matches[n] for n in group.columns]
+        return Cells(
+            values=label_logits(matches, coins, kinds=group.kinds, shadows=shadows), notes=()
+        )
+    judged = lira_matrix(
+        group.raw(score),
+        coins,
+        kinds=group.kinds,
+        mode="offline" if attack == "lira_offline" else "online",
+        shadows=shadows,
+    )
+    return Cells(values=judged.scores, notes=judged.notes)
 
 
 def primary_of(group: Group, plan: SweepPlan) -> tuple[str, str]:
@@ -38,20 +159,13 @@ def primary_of(group: Group, plan: SweepPlan) -> tuple[str, str]:
 def score_rows(group: Group, plan: SweepPlan) -> Iterator[SweepScore]:
     """The primary score of a group and of each of its kinds, then the others beside it."""
     primary, level = primary_of(group, plan), plan.settings.level
-    yield from _rows(group, *primary, parts=_parts(group), measured=True, primary=True, level=level)
-    whole = {group.name: np.arange(len(group.texts))}
-    for score, attack in pairs_of(group):
-        if (score, attack) == primary:
-            continue
-        yield from _rows(
-            group,
-            score,
-            attack,
-            parts=whole,
-            measured=attack == "plain",
-            primary=False,
-            level=level,
-        )
+    whole, kinds = {group.name: np.arange(group.size)}, places_of_kinds(group)
+    parts = whole | (kinds if len(kinds) > 1 else {})
+    yield from _rows(group, *primary, parts=parts, measured=True, primary=True, level=level)
+    for pair in pairs_of(group):
+        if pair != primary:
+            plain = pair[1] == "plain"
+            yield from _rows(group, *pair, parts=whole, measured=plain, primary=False, level=level)
 
 
 def places_of_kinds(group: Group) -> dict[str, Places]:
@@ -66,12 +180,6 @@ def part_rates(
     """One score under one attack for some parts of a group, with intervals, by their names."""
     rows = _rows(group, score, attack, parts=parts, measured=True, primary=False, level=level)
     return {row.group: row for row in rows}
-
-
-def _parts(group: Group) -> dict[str, Places]:
-    """All texts of a group, and those of each kind where there are several: their places."""
-    kinds = places_of_kinds(group)
-    return {group.name: np.arange(group.size), **(kinds if len(kinds) > 1 else {})}
 
 
 def _rows(
@@ -167,14 +275,13 @@ class _Found:
         value = None
         if self.two_sided:
             value = tpr_at_fpr(self.inside, self.outside, fpr=fpr, level=level).value
-        if value is not None:
-            return CellRate(fpr=fpr, value=value, low=None, high=None, note=None)
         note = (
             f"{self.outside.size:,} cells without their text and {self.inside.size:,} with it do "
             f"not resolve a FPR of {fpr:g}; with {self.texts:,} texts it takes "
             f"{models_needed(fpr, self.texts, level=level):,} models"
         )
-        return CellRate(fpr=fpr, value=None, low=None, high=None, note=note)
+        said = note if value is None else None
+        return CellRate(fpr=fpr, value=value, low=None, high=None, note=said)
 
 
 _ANY_FPR = 0.5  # of the rates over all cells, which are not read here
@@ -246,3 +353,8 @@ def separated(inside: Floats, outside: Floats) -> bool:
 def or_none(value: float) -> float | None:
     """None for what a record cannot hold."""
     return float(value) if np.isfinite(value) else None
+
+
+def ties(plan: SweepPlan, repetitions: int) -> int:
+    """The seed of the order of equal scores, which no coin is from."""
+    return derive_seed(plan.seed, "sweep ties", str(repetitions))
