@@ -100,8 +100,8 @@ def score_classes(
     names = list(dict.fromkeys(form.tolist()))
     groups = [tuple(names)] if pooled else [(name,) for name in names]
     generator = np.random.default_rng(integer("seed", seed, low=0))
-    columns = _Columns(values, role, np.where(candidate, copies, 0), form)
-    return [found for group in groups for found in columns.classes(group, generator)]
+    columns = values, role, np.where(candidate, copies, 0), form
+    return [found for group in groups for found in _classes(columns, group, generator)]
 
 
 @dataclass(frozen=True)
@@ -121,35 +121,24 @@ class _Part:
         return self.references[np.sort(chosen)]
 
 
-@dataclass(frozen=True)
-class _Columns:
-    """What is known of each text, checked; each shape (N,), `copies` 0 for no candidate."""
+# Of each text its score, role, copies (0 for no candidate) and format, checked; each shape (N,).
+_Columns = tuple[Floats, NDArray[np.str_], Floats, NDArray[np.str_]]
 
-    scores: Floats
-    role: NDArray[np.str_]
-    copies: Floats
-    form: NDArray[np.str_]
 
-    def classes(
-        self, group: tuple[str, ...], generator: np.random.Generator
-    ) -> Iterator[ScoreClass]:
-        """A class for each number of repetitions that a candidate of these formats has."""
-        inside = np.isin(self.form, group)
-        counts = np.unique(self.copies[inside & (self.copies > 0)])
-        for count in counts.tolist():
-            parts = [self._part(name, count) for name in group]
-            parts = [part for part in parts if part.scores.size]
-            yield _pooled(parts, int(count), generator)
-
-    def _part(self, name: str, count: float) -> _Part:
-        own = self.form == name
-        candidates = own & (self.copies == count)
-        return _Part(
-            format=name,
-            scores=self.scores[candidates],
-            included=self.role[candidates] == "canary",
-            references=self.scores[own & (self.role == "reference")],
-        )
+def _classes(
+    columns: _Columns, group: tuple[str, ...], generator: np.random.Generator
+) -> Iterator[ScoreClass]:
+    """A class for each number of repetitions that a candidate of these formats has."""
+    scores, role, copies, form = columns
+    for count in np.unique(copies[np.isin(form, group) & (copies > 0)]).tolist():
+        parts = []
+        for name in group:
+            own = form == name
+            candidates, references = own & (copies == count), own & (role == "reference")
+            if candidates.any():
+                included = role[candidates] == "canary"
+                parts.append(_Part(name, scores[candidates], included, scores[references]))
+        yield _pooled(parts, int(count), generator)
 
 
 def _pooled(parts: list[_Part], count: int, generator: np.random.Generator) -> ScoreClass:
@@ -222,7 +211,10 @@ def privacy_of(  # noqa: PLR0913 - a public door: its parameters are its options
                 repetitions=group.repetitions,
                 seed=seed,
             )
-            _refuse_unlikely(classes, inclusion_probability)
+            if inclusion_probability is not None:  # what all would hardly give, though each might
+                went_in = sum(int(np.count_nonzero(each.included)) for each in classes)
+                tossed = sum(each.included.size for each in classes)
+                refuse_unlikely_coins(went_in, tossed, inclusion_probability)
         except SettingsError:
             raise
         except InputError as failure:  # all candidates of the class on one side, for one
@@ -248,13 +240,6 @@ def privacy_of(  # noqa: PLR0913 - a public door: its parameters are its options
         claim=check,
         notes=(*_left_out(classes), *_reversed(classes, level, if_reversed)),
     )
-
-
-def _refuse_unlikely(classes: Sequence[ScoreClass], probability: float | None) -> None:
-    """Refuse coins that all classes together would hardly ever give, though each might."""
-    if probability is not None:
-        went_in = sum(int(np.count_nonzero(group.included)) for group in classes)
-        refuse_unlikely_coins(went_in, sum(group.included.size for group in classes), probability)
 
 
 def _left_out(classes: Sequence[ScoreClass]) -> Iterator[str]:

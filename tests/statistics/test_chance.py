@@ -65,21 +65,14 @@ def test_size_under_the_null(
     alternative: Literal["memorised", "different"], grid: float | None, groups: bool
 ) -> None:
     rng, rejected = np.random.default_rng(4), 0
-    own, rest = GROUPS if groups else (None, None)
+    kept: Any = dict(zip(("canary_groups", "reference_groups"), GROUPS, strict=True))
+    kept = {"alternative": alternative} | (kept if groups else {})
     for seed in range(500):
         scores = rng.normal(size=60)
         if groups:
             scores += rng.normal(scale=5, size=2)[np.append(*GROUPS)]
         scores = scores if grid is None else np.round(scores * grid)
-        found = guessing_test(
-            scores[:12],
-            scores[12:],
-            seed=seed,
-            permutations=99,
-            alternative=alternative,
-            canary_groups=own,
-            reference_groups=rest,
-        )
+        found = guessing_test(scores[:12], scores[12:], seed=seed, permutations=99, **kept)
         rejected += found.p_value <= 0.05
     # Binomial(500, .05): above 45 in 1e-4 of runs.
     assert rejected <= 45
@@ -91,9 +84,8 @@ def test_low_exposures_are_different_but_not_memorised() -> None:
     rng = np.random.default_rng(8)
     canaries, references = rng.normal(1.5, size=30), rng.normal(size=300)
     assert guessing_test(canaries, references, seed=0, permutations=999).p_value > 0.9
-    two_sided = guessing_test(
-        canaries, references, seed=0, permutations=999, alternative="different"
-    )
+    options: Any = {"permutations": 999, "alternative": "different"}
+    two_sided = guessing_test(canaries, references, seed=0, **options)
     assert two_sided.p_value == pytest.approx(2 / 1000)
 
 
@@ -130,12 +122,9 @@ def test_the_seed_decides() -> None:
 def test_the_baseline_is_that_of_every_rank_once(n: int) -> None:
     """A canary that nothing is known of takes each of the n + 1 places as often."""
     for size in (None, n + 7):
-        exposures = sampled_exposure(
-            np.arange(n + 1) + 0.5,
-            np.arange(1, n + 1),
-            space_size=size,
-            exhaustive=size is not None,
-        ).value
+        own, rest = np.arange(n + 1) + 0.5, np.arange(1, n + 1)
+        made = sampled_exposure(own, rest, space_size=size, exhaustive=size is not None)
+        exposures = made.value
         found = GuessingBaseline.among(n, space_size=size)
         assert found.mean == pytest.approx(exposures.mean(), abs=1e-9)
         assert found.median == pytest.approx(np.median(exposures), abs=1e-9)
@@ -261,9 +250,8 @@ def test_the_median_test_is_that_of_all_choices() -> None:
 
 def test_the_median_test_of_one_law_seldom_rejects_and_sees_a_shift() -> None:
     draw = np.random.default_rng(4)
-    p_values = np.array(
-        [median_test(draw.normal(size=30), draw.normal(size=300)) for _ in range(400)]
-    )
+    shuffled = [median_test(draw.normal(size=30), draw.normal(size=300)) for _ in range(400)]
+    p_values = np.array(shuffled)
     assert (p_values.min(axis=1) <= 0.05).mean() <= 0.07
     higher, lower = median_test(draw.normal(1, 1, 60), draw.normal(size=600))
     assert higher < 1e-6

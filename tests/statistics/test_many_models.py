@@ -1,4 +1,3 @@
-import json
 from collections.abc import Sequence
 from itertools import combinations
 from math import comb
@@ -6,9 +5,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from interval_ends import as_json
 from scipy import stats
 
-from lmexposure._record import plain
 from lmexposure.errors import InputError
 from lmexposure.statistics import (
     area_under_curve,
@@ -104,7 +103,7 @@ def test_what_few_models_and_negatives_cannot_tell_is_said() -> None:
     assert (found.canary_p[2], found.canary_low[2]) == (1, 0)
     assert "1 of 8 canaries were in all models or in none" in found.notes[0]
     assert "negatives do not resolve a FPR of 0.001" in found.notes[1]
-    told = json.loads(json.dumps(plain(found)))
+    told = as_json(found)
     assert told["population_tpr"] is None
     assert told["canary_tpr"][2] is None
 
@@ -126,7 +125,7 @@ def test_cells_without_a_score_are_left_out_and_counted() -> None:
         "2 of 160 cells have no score (NaN) and are left out of the population; their 1 of 8 "
         "canaries have no rate of their own",
     )
-    json.dumps(plain(found), allow_nan=False)
+    as_json(found)
 
 
 @pytest.mark.parametrize("shape", [(16, 40), (3, 500), (64, 2), (2, 3), (1, 5), (5, 1)])

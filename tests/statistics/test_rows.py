@@ -1,13 +1,12 @@
 """Every exposure as a row of a table: the same keys, plain JSON, and read-only arrays."""
 
-import json
 from typing import Any
 
 import numpy as np
 import pytest
+from interval_ends import as_json
 from limit_spaces import small_draws
 
-from lmexposure._record import plain
 from lmexposure.statistics import (
     binomial_interval,
     calibrated_exposure,
@@ -60,11 +59,11 @@ RANKS = {"space_size": 2**60, "place_low": [4, 2], "place_high": [4, 9], "steps"
     ],
 )
 def test_a_row(result: Any, second: dict[str, object], words: str | None) -> None:
-    rows = [json.loads(json.dumps(plain(result.canary(i)), allow_nan=False)) for i in (0, 1)]
+    rows = [as_json(result.canary(i)) for i in (0, 1)]
     assert list(rows[0])[:8] == list(rows[1])[:8] == KEYS
     assert {name: rows[1][name] for name in second} == second
     assert words is None or (rows[0]["warnings"], words in rows[1]["warnings"][0]) == ([], True)
-    whole = json.loads(json.dumps(plain(result), allow_nan=False))
+    whole = as_json(result)
     assert [whole["low"][i] for i in (0, 1)] == [row["low"] for row in rows]
     with pytest.raises(ValueError, match="read-only"):
         result.low[0] = 0.0
@@ -94,7 +93,7 @@ CURVE = roc_curve(range(3), [1])
     ],
 )
 def test_results_are_plain(result: Any, some: dict[str, object]) -> None:
-    told = json.loads(json.dumps(plain(result), allow_nan=False))
+    told = as_json(result)
     assert {name: told[name] for name in some} == some
 
 

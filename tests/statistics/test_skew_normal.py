@@ -1,4 +1,3 @@
-import json
 import math
 import time
 from typing import Any
@@ -8,10 +7,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from interval_ends import as_json
 from known import known
 from scipy import stats
 
-from lmexposure._record import plain
 from lmexposure.errors import InputError, SettingsError
 from lmexposure.statistics import (
     GoodnessOfFit,
@@ -221,11 +220,11 @@ def test_values_past_the_space_are_kept_and_marked() -> None:
 
 def test_rows_and_dictionary_are_plain_json() -> None:
     result = skew_normal_exposure([-5.0, 0.0], _quantiles(stats.norm, 100), bootstraps=39)
-    row = json.loads(json.dumps(plain(result.canary(0)), allow_nan=False))
+    row = as_json(result.canary(0))
     assert (row["method"], row["rank"], row["capped"]) == ("skew_normal", None, False)
     assert row["low"] <= row["value"] <= row["high"]
     assert "beyond the 6.6 bits that 100 references can show" in row["warnings"][0]
-    told = json.loads(json.dumps(plain(result), allow_nan=False))
+    told = as_json(result)
     assert set(told["curve"]) == {"location", "scale", "shape"}
     assert told["goodness"]["bootstraps"] == 39
 

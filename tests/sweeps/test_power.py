@@ -29,18 +29,11 @@ def _plan(*, seed: int = 0, shares: bool = True) -> Any:
 
 def _power(plan: Any, *, leaking: tuple[int, ...] = (), worse: float = 0.0) -> SweepPower:
     matrices = made_matrices(plan, leaking=leaking)
-    models = [
-        record.model_copy(
-            update={
-                "training": record.training.model_copy(
-                    update={
-                        "validation_bits": 2 + worse * plan.shares[record.number] + 0.01 * (n % 3)
-                    }
-                )
-            }
-        )
-        for n, record in enumerate(made_models(matrices))
-    ]
+    models = []
+    for n, record in enumerate(made_models(matrices)):
+        bits = 2 + worse * plan.shares[record.number] + 0.01 * (n % 3)
+        training = record.training.model_copy(update={"validation_bits": bits})
+        models.append(record.model_copy(update={"training": training}))
     found = analyse(matrices, plan, documents=99, models=models)
     assert found.power is not None
     assert found.models == _MODELS
