@@ -51,7 +51,11 @@ def guessing_test(
     generator = np.random.default_rng(seed)
     observed, chance, groups = 0.0, np.zeros(permutations), 0
     for own, rest in _grouped(canaries, references, canary_groups, reference_groups):
-        ends, chosen = _pool(own, rest)
+        pool = np.concatenate([own, rest])
+        order = np.argsort(pool, kind="stable")
+        # Of the sorted pool: how many are <= each place's number, and the canaries' places.
+        ends = np.searchsorted(pool[order], pool[order], side="right")  # (n + m,)
+        chosen = np.flatnonzero(order < own.size)
         observed += float(_total_exposure(ends[chosen][None, :], rest.size)[0])
         chance += _permuted(ends, own.size, permutations, generator)
         groups += 1
@@ -97,15 +101,6 @@ def _labels(name: str, labels: ArrayLike | None, size: int) -> NDArray[Any]:
             "no groups at all"
         )
     return found
-
-
-def _pool(own: Floats, rest: Floats) -> tuple[Counts, Counts]:
-    """Of the sorted pool: how many are <= each place's number, and the canaries' places."""
-    pool = np.concatenate([own, rest])
-    order = np.argsort(pool, kind="stable")
-    ends = np.searchsorted(pool[order], pool[order], side="right")  # (n + m,)
-    places = np.flatnonzero(order < own.size)
-    return ends, places
 
 
 def _total_exposure(ends: Counts, references: int) -> Floats:
@@ -174,17 +169,13 @@ def median_test(values: ArrayLike, others: ArrayLike) -> tuple[float, float]:
     tails = []
     for sign in (1, -1):
         own, rest = (int((sign * (group - middle) > 0).sum()) for group in (first, second))
-        total = first.size + second.size
-        tails.append(min(1.0, 2 * _hypergeometric_tail(own, own + rest, first.size, total)))
+        total, marked, chosen = first.size + second.size, own + rest, first.size
+        found = np.arange(own, min(marked, chosen) + 1)  # at least `own` of those marked are chosen
+        logs = _log_ways(marked, found) + _log_ways(total - marked, chosen - found)
+        possible = chosen - found <= total - marked
+        tail = float(np.exp(logs[possible] - _log_ways(total, chosen)).sum())
+        tails.append(min(1.0, 2 * tail))
     return tails[0], tails[1]
-
-
-def _hypergeometric_tail(least: int, marked: int, chosen: int, total: int) -> float:
-    """The chance that at least `least` of those chosen of all are marked."""
-    found = np.arange(least, min(marked, chosen) + 1)
-    logs = _log_ways(marked, found) + _log_ways(total - marked, chosen - found)
-    possible = chosen - found <= total - marked
-    return float(np.exp(logs[possible] - _log_ways(total, chosen)).sum())
 
 
 def _log_ways(n: int, k: Counts | int) -> Floats:

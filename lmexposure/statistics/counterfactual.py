@@ -20,7 +20,7 @@ and the largest over all texts is no less than the largest over them: that any o
 as rare as the level says.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -300,7 +300,7 @@ def memorisation_test(
     testing, section 2.6; studentised as by Janssen 1997, so that spreads may differ.
     """
     x, coins = scores_and_coins(scores, included)
-    return _tested(x, coins, _own_t, "greater", permutations, seed)
+    return _tested(x, coins, "greater", permutations, seed)
 
 
 def influence_test(
@@ -311,38 +311,29 @@ def influence_test(
     Source: as `memorisation_test`.
     """
     x = score_matrix("others", others)
-    return _tested(x, coins_of(included, len(x)), _pair_t, "two-sided", permutations, seed)
+    return _tested(x, coins_of(included, len(x)), "two-sided", permutations, seed)
 
 
-def _own_t(z: Floats, coins: Flags) -> Iterator[Floats]:
-    """Of each text, shape (N,)."""
-    yield of_own(z, coins).t
-
-
-def _pair_t(z: Floats, coins: Flags) -> Iterator[Floats]:
-    """Of each pair, some texts at a time, shape (n, V)."""
+def _statistics(z: Floats, coins: Flags, side: Side) -> Iterator[Floats]:
+    """Of each text, (N,), where one side counts; else of pairs, some texts at a time, (n, V)."""
+    if side == "greater":
+        yield of_own(z, coins).t
+        return
     step = max(1, _CELLS // z.shape[1])
     for start in range(0, coins.shape[1], step):
         yield of_pairs(z, coins[:, start : start + step]).t
 
 
-def _tested(
-    x: Floats,
-    coins: Flags,
-    statistic: Callable[[Floats, Flags], Iterator[Floats]],
-    side: Side,
-    permutations: int,
-    seed: int,
-) -> MaxTTest:
+def _tested(x: Floats, coins: Flags, side: Side, permutations: int, seed: int) -> MaxTTest:
     """The largest statistic of each way of dealing rows of scores to rows of coins."""
     permutations = integer("permutations", permutations, low=1)
     z = x - x.mean(axis=0)
     rng = np.random.default_rng(integer("seed", seed, low=0))
-    t = np.concatenate(list(statistic(z, coins)))
+    t = np.concatenate(list(_statistics(z, coins, side)))
     largest = []
     for _ in range(permutations):
-        dealt = z[rng.permutation(len(z))]
-        largest.append(max(_largest(part, side) for part in statistic(dealt, coins)))
+        dealt = _statistics(z[rng.permutation(len(z))], coins, side)
+        largest.append(max(_largest(part, side) for part in dealt))
     own = np.abs(t) if side == "two-sided" else t
     # What is equal but for rounding counts as equal, against the text.
     reached = own - _ROUNDING * np.where(np.isfinite(own), np.abs(own), 0.0)

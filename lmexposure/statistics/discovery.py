@@ -143,8 +143,13 @@ def unseen_passages(counts: ArrayLike, draws: int, *, level: float = 0.95) -> Un
         raise InputError(f"counts must be whole numbers from 1 to draws={draws}")
     f1, f2 = int((found == 1).sum()), int((found == 2).sum())
     share = (draws - 1) / draws
-    unseen = max(0.0, share * f1 * (f1 - 1) / (2 * (f2 + 1)))
-    low, high = _log_normal(unseen, _variance(f1, f2, share), level) if found.size else (None, None)
+    single = share * f1 * (f1 - 1) / (2 * (f2 + 1))
+    unseen = max(0.0, single)
+    # Of the bias-corrected estimate, as the delta method gives it.
+    square = share**2 * f1 * (2 * f1 - 1) ** 2 / (4 * (f2 + 1) ** 2)
+    mixed = share**2 * f1**2 * f2 * (f1 - 1) ** 2 / (4 * (f2 + 1) ** 4)
+    variance = single + square + mixed
+    low, high = _log_normal(unseen, variance, level) if found.size else (None, None)
     return Unseen(
         found=int(found.size),
         once=f1,
@@ -156,14 +161,6 @@ def unseen_passages(counts: ArrayLike, draws: int, *, level: float = 0.95) -> Un
         level=level,
         next_new=f1 / draws,
     )
-
-
-def _variance(f1: int, f2: int, share: float) -> float:
-    """Of the bias-corrected estimate, as the delta method gives it."""
-    single = share * f1 * (f1 - 1) / (2 * (f2 + 1))
-    square = share**2 * f1 * (2 * f1 - 1) ** 2 / (4 * (f2 + 1) ** 2)
-    mixed = share**2 * f1**2 * f2 * (f1 - 1) ** 2 / (4 * (f2 + 1) ** 4)
-    return single + square + mixed
 
 
 def _log_normal(unseen: float, variance: float, level: float) -> tuple[float, float]:

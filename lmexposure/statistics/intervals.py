@@ -156,7 +156,7 @@ def mean_interval(
     method, note = _way(array, resamples)
     low, high = None, None
     if method == "bca":
-        low, high = _bca(array, level, _resampled(array, resamples, seed))
+        low, high = _bca(array, level, resamples, seed)
     elif method == "normal":
         half = float(ndtri((1 + level) / 2) * array.std(ddof=1) / np.sqrt(array.size))
         low, high = float(array.mean()) - half, float(array.mean()) + half
@@ -191,18 +191,15 @@ def _way(values: Floats, resamples: int) -> tuple[Literal["bca", "normal", "none
     return "bca", None
 
 
-def _resampled(values: Floats, resamples: int, seed: int) -> Floats:
-    """Means of samples of n drawn with replacement, shape (resamples,)."""
+def _bca(values: Floats, level: float, resamples: int, seed: int) -> tuple[float, float]:
+    """From means of samples of n drawn with replacement."""
     generator, n = np.random.default_rng(seed), values.size
     chunk = max(1, _CELLS // n)
-    means = [
+    drawn = [
         values[generator.integers(0, n, (min(chunk, resamples - start), n), np.int32)].mean(axis=1)
         for start in range(0, resamples, chunk)
     ]
-    return np.concatenate(means)
-
-
-def _bca(values: Floats, level: float, means: Floats) -> tuple[float, float]:
+    means = np.concatenate(drawn)
     centred = values - values.mean()
     # Means equal but for rounding count half, as equal ones do.
     slack = 1e-12 * float(np.abs(values).max())

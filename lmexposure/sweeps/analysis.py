@@ -32,7 +32,6 @@ from lmexposure.studies import (
     SweepBound,
     SweepEpsilon,
     SweepModel,
-    SweepOptions,
     SweepPlan,
     SweepResult,
     SweepScore,
@@ -89,12 +88,14 @@ def analyse(
     scores = tuple(row for group in groups if group.texts for row in score_rows(group, plan))
     epsilon, of_canaries = claims(plan, canaries)
     ordinary = PerText.of(population, plan) if population.texts else None
+    # Whoever has a seed that was chosen, and the formats, can draw the secrets.
+    run = plan.settings.run.model_copy(update={"seed": None})
     return SweepResult.now(
         inputs_sha256=sha256_bytes(canonical_json([plan.sha256, whole.sha256])),
         plan_sha256=plan.sha256,
         manifest_sha256=plan.manifest_sha256,
         matrices_sha256=whole.sha256,
-        settings=_shown(plan.settings),
+        settings=plan.settings.model_copy(update={"run": run}),
         models=len(models),
         failed=tuple(sorted(failed, key=lambda model: model.number)),
         canaries=len(canaries.texts),
@@ -131,12 +132,6 @@ def _utility(models: Sequence[SweepModel]) -> Utility:
         tokens=float(np.mean([model.training.tokens for model in models])),
         seconds=float(np.mean([model.seconds for model in models])),
     )
-
-
-def _shown(settings: SweepOptions) -> SweepOptions:
-    """Without a seed that was chosen: whoever has it, and the formats, can draw the secrets."""
-    run = settings.run.model_copy(update={"seed": None})
-    return settings.model_copy(update={"run": run})
 
 
 _MUCH = 0.1  # of what a model learns; more canaries than that make it another model

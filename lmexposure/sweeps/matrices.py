@@ -218,20 +218,28 @@ def join_scores(
     numbers = sorted(models)
     rows = [models[number] for number in numbers]
     for number, row in zip(numbers, rows, strict=True):
-        _check_alike(number, row, numbers[0], rows[0])
+        secrets = zip(row.secret, rows[0].secret, strict=True)
+        matches = zip(row.matches, rows[0].matches, strict=True)
+        same = all(np.array_equal(x, y) for x, y in secrets)
+        if not same or not all(x.shape == y.shape for x, y in matches):
+            raise ResultError(
+                f"models {numbers[0]} and {number} do not split the texts into the same tokens, as "
+                "one tokenizer would; remove the directories of both, and the sweep trains them "
+                "again"
+            )
     with_coins = len(plan.scored)
-    matches = _stacked([row.matches for row in rows])
-    matches += (np.zeros((len(rows), 0), dtype=bool),) * (with_coins - len(matches))
+    hits = _stacked([row.matches for row in rows])
+    hits += (np.zeros((len(rows), 0), dtype=bool),) * (with_coins - len(hits))
     unseen = rows[0].bits[with_coins:]
     return Matrices(
         numbers=np.array(numbers, dtype=np.int64),
         included=plan.included()[numbers],
-        scores=_scores(rows, texts, base, matches),
+        scores=_scores(rows, texts, base, hits),
         validation_bits=np.stack([row.totals[with_coins:] for row in rows]),
         validation_tokens=np.array([bits.size for bits in unseen], dtype=np.int64),
         token_bits=_stacked([row.bits[:with_coins] for row in rows]),
         secret=rows[0].secret[:with_coins],
-        matches=matches,
+        matches=hits,
     )
 
 
@@ -264,16 +272,3 @@ def _scores(
 def _stacked(rows: Sequence[Sequence[NDArray[Any]]]) -> tuple[NDArray[Any], ...]:
     """Text by text what all models have of it, shape (S, T)."""
     return tuple(np.stack(texts) for texts in zip(*rows, strict=True))
-
-
-def _check_alike(number: int, row: ModelScores, first: int, other: ModelScores) -> None:
-    """Refuse a model whose texts are other tokens than those of the first."""
-    secrets = zip(row.secret, other.secret, strict=True)
-    matches = zip(row.matches, other.matches, strict=True)
-    if not all(np.array_equal(x, y) for x, y in secrets) or not all(
-        x.shape == y.shape for x, y in matches
-    ):
-        raise ResultError(
-            f"models {first} and {number} do not split the texts into the same tokens, as one "
-            "tokenizer would; remove the directories of both, and the sweep trains them again"
-        )

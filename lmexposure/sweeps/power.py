@@ -150,24 +150,20 @@ def _utility(plan: SweepPlan, models: Sequence[SweepModel], share: float) -> Sha
     if share > 0:
         with suppress(InputError):  # a single model, or none without canaries
             cost = mean_difference(own, without, level=plan.settings.level)
+    # Copies of canaries and partners in a model, on average.
+    times = np.array([text.repetitions for text in plan.inserted])
+    numbers = [model.number for model in models if plan.shares[model.number] == share]
+    coins = np.array([[coin == "1" for coin in plan.coins[n][: len(times)]] for n in numbers])
     return ShareUtility(
         share=share,
         models=len(own),
-        inserted=_inserted(plan, models, share),
+        inserted=float(np.mean(coins @ times)) if coins.size else 0.0,
         bits=float(np.mean(own)) if own else 0.0,
         sd=float(np.std(own, ddof=1)) if len(own) > 1 else None,
         cost=None if cost is None else cost.value,
         cost_low=None if cost is None else cost.low,
         cost_high=None if cost is None else cost.high,
     )
-
-
-def _inserted(plan: SweepPlan, models: Sequence[SweepModel], share: float) -> float:
-    """Copies of canaries and partners in a model, on average."""
-    times = np.array([text.repetitions for text in plan.inserted])
-    numbers = [model.number for model in models if plan.shares[model.number] == share]
-    coins = [[coin == "1" for coin in plan.coins[n][: len(times)]] for n in numbers]
-    return float(np.mean(np.array(coins) @ times)) if coins else 0.0
 
 
 def _notes(plan: SweepPlan, rows: Sequence[KindPower]) -> Iterator[str]:

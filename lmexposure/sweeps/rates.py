@@ -212,7 +212,7 @@ def _rows(
             area=part.area,
             area_low=None if rates is None else rates.area_low,
             area_high=None if rates is None else rates.area_high,
-            rates=part.rates(level) if rates is None else rates.rates,
+            rates=tuple(part.rates(level)) if rates is None else rates.rates,
             cells_in=part.inside.size,
             cells_out=part.outside.size,
             cells_missing=part.missing,
@@ -267,21 +267,19 @@ class _Found:
     def area(self) -> float | None:
         return roc_curve(self.inside, self.outside).area if self.two_sided else None
 
-    def rates(self, level: float) -> tuple[CellRate, ...]:
+    def rates(self, level: float) -> Iterator[CellRate]:
         """Without intervals."""
-        return tuple(self._rate(fpr, level) for fpr in FPRS)
-
-    def _rate(self, fpr: float, level: float) -> CellRate:
-        value = None
-        if self.two_sided:
-            value = tpr_at_fpr(self.inside, self.outside, fpr=fpr, level=level).value
-        note = (
-            f"{self.outside.size:,} cells without their text and {self.inside.size:,} with it do "
-            f"not resolve a FPR of {fpr:g}; with {self.texts:,} texts it takes "
-            f"{models_needed(fpr, self.texts, level=level):,} models"
-        )
-        said = note if value is None else None
-        return CellRate(fpr=fpr, value=value, low=None, high=None, note=said)
+        for fpr in FPRS:
+            value = None
+            if self.two_sided:
+                value = tpr_at_fpr(self.inside, self.outside, fpr=fpr, level=level).value
+            note = (
+                f"{self.outside.size:,} cells without their text and {self.inside.size:,} with it "
+                f"do not resolve a FPR of {fpr:g}; with {self.texts:,} texts it takes "
+                f"{models_needed(fpr, self.texts, level=level):,} models"
+            )
+            said = note if value is None else None
+            yield CellRate(fpr=fpr, value=value, low=None, high=None, note=said)
 
 
 _ANY_FPR = 0.5  # of the rates over all cells, which are not read here
