@@ -4,6 +4,7 @@ A missing end fails where it is compared.
 """
 
 import json
+import math
 from typing import Any
 
 from lmexposure._record import plain
@@ -15,6 +16,12 @@ def ends(found: Any) -> tuple[float, float]:
 
 def holds(found: Any, truth: float) -> bool:
     return bool(found.low <= truth <= found.high)
+
+
+def binomial_chance(first: int, last: int, n: int, p: float) -> float:
+    """P(first <= Bin(n, p) <= last), term by term."""
+    terms = (math.comb(n, i) * p**i * (1 - p) ** (n - i) for i in range(first, last + 1))
+    return math.fsum(terms)
 
 
 def as_json(found: Any) -> Any:

@@ -1,12 +1,11 @@
 import math
-from math import comb
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from interval_ends import ends, holds
+from interval_ends import binomial_chance, ends, holds
 from pydantic import TypeAdapter
 from scipy import special, stats
 
@@ -134,10 +133,6 @@ def test_chance_and_the_wrong_direction_are_said() -> None:
     assert area_under_curve([1] * 9, [1] * 9).value == 0.5
 
 
-def _tail(low: int, high: int, n: int, p: float) -> float:
-    return sum(comb(n, i) * p**i * (1 - p) ** (n - i) for i in range(low, high + 1))
-
-
 def _slow_value(inside: list[int], outside: list[int], fpr: float) -> float:
     """The best of all thresholds whose FPR on these scores is low enough."""
     thresholds = [-99, *inside, *outside]
@@ -163,13 +158,13 @@ def test_the_interval_solves_both_equations() -> None:
     rng = np.random.default_rng(5)
     inside, outside = rng.normal(1.5, 1, m), rng.normal(0, 1, n)
     ordered = np.sort(outside)[::-1]
-    r = max(r for r in range(1, n) if _tail(0, r - 1, n, fpr) <= side / 2)
-    s = min(s for s in range(1, n) if _tail(s, n, n, fpr) <= side / 2)
+    r = max(r for r in range(1, n) if binomial_chance(0, r - 1, n, fpr) <= side / 2)
+    s = min(s for s in range(1, n) if binomial_chance(s, n, n, fpr) <= side / 2)
     low, high = ends(tpr_at_fpr(inside, outside, fpr=fpr, level=0.9))
-    count, spent = int((inside > ordered[r - 1]).sum()), _tail(0, r - 1, n, fpr)
-    assert spent + (1 - spent) * _tail(count, m, m, low) == pytest.approx(side)
-    count, spent = int((inside >= ordered[s - 1]).sum()), _tail(s, n, n, fpr)
-    assert spent + (1 - spent) * _tail(0, count, m, high) == pytest.approx(side)
+    count, spent = int((inside > ordered[r - 1]).sum()), binomial_chance(0, r - 1, n, fpr)
+    assert spent + (1 - spent) * binomial_chance(count, m, m, low) == pytest.approx(side)
+    count, spent = int((inside >= ordered[s - 1]).sum()), binomial_chance(s, n, n, fpr)
+    assert spent + (1 - spent) * binomial_chance(0, count, m, high) == pytest.approx(side)
 
 
 @pytest.mark.parametrize("step", [0.0, 0.5])

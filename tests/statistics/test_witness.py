@@ -1,4 +1,4 @@
-"""Identifiers beside those of a random split: a slow count, no signal, power, edges."""
+"""Identifiers beside fresh draws and a random split, and witnesses: slow counts, no signal."""
 
 import math
 from itertools import combinations, permutations
