@@ -16,6 +16,9 @@ from lmexposure.errors import InputError
 from lmexposure.statistics.arrays import Flags, Floats, column
 from lmexposure.statistics.results import Estimate, Method
 
+_RANKS, _PLACES = ("rank_low", "rank_high"), ("place_low", "place_high")
+# A lower bound is at most its upper one, and a rank at most its place: else a count is wrong.
+_ORDERED = (_RANKS, _PLACES, *zip(_RANKS, _PLACES, strict=True))
 _CERTIFIED = (
     "every fill shares the token prefix before the scored part",
     "secret_bits is the model's own probability of all tokens after that prefix",
@@ -148,12 +151,8 @@ def exact_exposure(
     if steps is not None:
         steps = integer("steps", steps, low=0)
     n = len(rank_low)
-    columns = {
-        "rank_low": rank_low,
-        "rank_high": rank_high,
-        "place_low": place_low,
-        "place_high": place_high,
-    }
+    given = rank_low, rank_high, place_low, place_high
+    columns = dict(zip(_RANKS + _PLACES, given, strict=True))
     if n == 0 or any(len(values) != n for values in columns.values()):
         lengths = ", ".join(f"{name} {len(values)}" for name, values in columns.items())
         raise InputError(f"{lengths}: give each as many bounds as there are canaries, at least one")
@@ -164,7 +163,12 @@ def exact_exposure(
         )
         for name, values in columns.items()
     }
-    _refuse_contradictions(counts)
+    for below, above in _ORDERED:
+        for i, (a, b) in enumerate(zip(counts[below], counts[above], strict=True)):
+            if a > b:
+                raise InputError(
+                    f"{below}[{i}]={a} must be at most {above}[{i}]={b}: count the fills again"
+                )
     measured = np.asarray(empirical, dtype=bool)
     if measured.shape not in ((), (n,)):
         raise InputError(f"empirical has shape {measured.shape}; give one, or one for each of {n}")
@@ -193,18 +197,3 @@ def exact_exposure(
         steps=steps,
         warnings=(warning,) if any(capped) else (),
     )
-
-
-def _refuse_contradictions(counts: dict[str, tuple[int, ...]]) -> None:
-    """A lower bound above its upper bound, or a place before the rank, comes of a wrong count."""
-    for below, above in (
-        ("rank_low", "rank_high"),
-        ("place_low", "place_high"),
-        ("rank_low", "place_low"),
-        ("rank_high", "place_high"),
-    ):
-        for i, (a, b) in enumerate(zip(counts[below], counts[above], strict=True)):
-            if a > b:
-                raise InputError(
-                    f"{below}[{i}]={a} must be at most {above}[{i}]={b}: count the fills again"
-                )

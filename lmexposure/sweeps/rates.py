@@ -135,9 +135,8 @@ def _judged(group: Group, score: str, attack: str, shadows: Flags | None) -> Cel
         return Cells(values=values, notes=())
     if attack == REGRESSION:
         matches = [matrices.matches[n] for n in group.columns]
-        return Cells(
-            values=label_logits(matches, coins, kinds=group.kinds, shadows=shadows), notes=()
-        )
+        values = label_logits(matches, coins, kinds=group.kinds, shadows=shadows)
+        return Cells(values=values, notes=())
     judged = lira_matrix(
         group.raw(score),
         coins,
