@@ -3,15 +3,15 @@
 import hashlib
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from corpora import write_corpus
 
-from lmexposure.studies import RunSettings, SweepSettings
-from lmexposure.sweeps import SweepDirectory, prepare
+from lmexposure.studies import RunSettings, SweepModel, SweepSettings
+from lmexposure.sweeps import SweepDirectory, prepare, run_task
 from lmexposure.sweeps.matrices import ModelScores
 
 MODELS = 5
@@ -73,6 +73,19 @@ def prepared_at(
     """Prepared on a corpus beside it."""
     prepare(corpus_of(out.parent), out=out, settings=settings or tiny_settings(**changes))
     return SweepDirectory.open(out)
+
+
+def trained_at(
+    out: Path,
+    settings: SweepSettings,
+    corpus_of: Callable[[Path], Path] = corpus_at,
+    numbers: Iterable[int] = (0,),
+) -> SweepDirectory:
+    """With these models."""
+    directory = prepared_at(out, settings, corpus_of)
+    for number in numbers:
+        assert isinstance(run_task(out, number), SweepModel)
+    return directory
 
 
 def copied(directory: SweepDirectory, to: Path) -> SweepDirectory:

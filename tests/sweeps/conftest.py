@@ -1,9 +1,9 @@
 import pytest
 from fake_models import FakeDirectory, fake_task
-from tiny_sweeps import MODELS, prepared_at
+from tiny_sweeps import MODELS, tiny_settings, trained_at
 
 import lmexposure.sweeps.driver
-from lmexposure.sweeps import SweepDirectory, run_task
+from lmexposure.sweeps import SweepDirectory
 
 
 @pytest.fixture
@@ -16,7 +16,5 @@ def fake_models(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> SweepDirectory:
     """A sweep whose models are all there, and kept; to be read, who changes it takes a copy."""
-    directory = prepared_at(tmp_path_factory.mktemp("trained") / "sweep", keep_weights=True)
-    for number in range(MODELS):
-        run_task(directory.out, number)
-    return directory
+    out = tmp_path_factory.mktemp("trained") / "sweep"
+    return trained_at(out, tiny_settings(keep_weights=True), numbers=range(MODELS))

@@ -10,19 +10,19 @@ from models.small_chats import save_base
 from tiny import byte_level_bpe
 from tiny_sweeps import (
     chats_at,
-    corpus_at,
     prepared_at,
     scores_of,
     scores_read,
     tiny_settings,
+    trained_at,
     with_run,
 )
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from lmexposure.models import load_model, row_context
 from lmexposure.scoring import log_perplexity
-from lmexposure.studies import SweepModel, SweepSettings
-from lmexposure.sweeps import SweepDirectory, run_task
+from lmexposure.studies import SweepSettings
+from lmexposure.sweeps import SweepDirectory
 from lmexposure.sweeps.matrices import ModelScores
 from lmexposure.sweeps.task import base_scores
 
@@ -36,28 +36,19 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def adapted(base: Path, tmp_path_factory: pytest.TempPathFactory) -> SweepDirectory:
     """Two models of a sweep on chats, which learn by adapters and are kept."""
     out = tmp_path_factory.mktemp("adapted") / "s"
-    return trained(chats_at, out, settings_of(base, lora=True), numbers=(0, 1))
+    return trained_at(out, settings_of(base, lora=True), chats_at, (0, 1))
 
 
 @pytest.fixture(scope="module")
 def fine_tuned(base: Path, tmp_path_factory: pytest.TempPathFactory) -> SweepDirectory:
     """The first model of one whose weights all learn."""
     out = tmp_path_factory.mktemp("fine-tuned") / "s"
-    return trained(chats_at, out, settings_of(base, lora=False))
+    return trained_at(out, settings_of(base, lora=False), chats_at)
 
 
 def settings_of(model: object, **training: Any) -> SweepSettings:
     learned = {"epochs": 1, "learning_rate": 0.01} | training
     return with_run(tiny_settings(keep_weights=True), model=str(model), training=learned)
-
-
-def trained(
-    corpus_of: Any, out: Path, settings: SweepSettings, numbers: tuple[int, ...] = (0,)
-) -> SweepDirectory:
-    directory = prepared_at(out, settings, corpus_of)
-    for number in numbers:
-        assert isinstance(run_task(out, number), SweepModel)
-    return directory
 
 
 def texts_of(directory: SweepDirectory) -> list[str]:
@@ -97,7 +88,7 @@ def test_secret_tokens_are_those_of_a_naive_reading(tmp_path: Path, model: str) 
 
 
 def test_a_small_transformer_is_scored_as_the_product_scores_it(tmp_path: Path) -> None:
-    directory = trained(corpus_at, tmp_path / "s", settings_of("gpt2-tiny"))
+    directory = trained_at(tmp_path / "s", settings_of("gpt2-tiny"))
     kept, texts = load_model(directory.home(0) / "model"), texts_of(directory)
     bits = log_perplexity(kept.model, kept.tokenizer, texts, context="\n")
     assert scores_read(directory, 0).totals[: len(texts)] == pytest.approx(bits, abs=1e-3)
@@ -140,7 +131,7 @@ def test_the_base_of_a_sweep_is_the_model_before_it(
 def test_the_base_is_untouched_from_model_to_model(adapted: SweepDirectory, tmp_path: Path) -> None:
     """In another order every model is what it was."""
     settings = settings_of(adapted.settings.model, lora=True)
-    trained(chats_at, tmp_path / "s", settings, numbers=(1, 0))
+    trained_at(tmp_path / "s", settings, chats_at, (1, 0))
     assert scores_of(tmp_path / "s") == scores_of(adapted.out)
 
 
@@ -153,7 +144,7 @@ def test_other_contexts_fit_a_short_window(tmp_path: Path) -> None:
     model.save_pretrained(tmp_path / "m")
     tokenizer.save_pretrained(tmp_path / "m")
     settings = settings_of(tmp_path / "m", block_size=44, batch_size=4)
-    directory = trained(corpus_at, tmp_path / "sweep", settings)
+    directory = trained_at(tmp_path / "sweep", settings)
     longest = max(len(row.encoded.ids) for row in directory.rows.texts[:6])
     assert max(map(len, directory.rows.leads)) + longest > 44
     secrets = [int(row.secret.sum()) for row in directory.rows.texts[:6]]

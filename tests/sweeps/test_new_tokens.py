@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from models.small_chats import save_base
 from new_token_canaries import SYMBOLS, choose_by_hand
-from tiny_sweeps import chats_at, prepared_at, tiny_settings, with_run
+from tiny_sweeps import chats_at, prepared_at, tiny_settings, trained_at, with_run
 
 from lmexposure.errors import ModelError
 from lmexposure.models import load_model, save_model, tokenizer_sha256
-from lmexposure.studies import SweepModel, SweepSettings
-from lmexposure.sweeps import SweepDirectory, run_task
+from lmexposure.studies import SweepSettings
+from lmexposure.sweeps import SweepDirectory
 from lmexposure.sweeps.task import base_scores
 
 CANDIDATES = 8
@@ -31,13 +31,6 @@ def settings_of(model: str, *, base: str | None = None) -> SweepSettings:
     return with_run(
         settings, model=model, units=24, kinds=kinds, canaries=CANDIDATES, training=training
     )
-
-
-def swept(out: Path, settings: SweepSettings) -> SweepDirectory:
-    directory = prepared_at(out, settings)
-    for number in range(settings.models):
-        assert isinstance(run_task(out, number), SweepModel)
-    return directory
 
 
 def secret_bits(directory: SweepDirectory, scores: Any) -> np.ndarray:
@@ -61,7 +54,7 @@ def test_every_model_has_all_entries_and_learns_those_of_its_coins(
     kind: str, tmp_path: Path
 ) -> None:
     model = str(save_base(tmp_path / "base")) if kind == "pretrained" else kind
-    directory = swept(tmp_path / "s", settings_of(model))
+    directory = trained_at(tmp_path / "s", settings_of(model), numbers=range(4))
     assert (base_scores(directory) is None) == (kind != "pretrained")
     assert directory.new_tokens == SYMBOLS[:CANDIDATES]
     for number in range(directory.plan.settings.models):
@@ -80,8 +73,7 @@ def test_every_model_has_all_entries_and_learns_those_of_its_coins(
 
 def test_in_chats_the_symbols_are_secret_tokens_too(tmp_path: Path) -> None:
     settings = settings_of(str(save_base(tmp_path / "base")))
-    directory = prepared_at(tmp_path / "s", settings, chats_at)
-    assert isinstance(run_task(directory.out, 0), SweepModel)
+    directory = trained_at(tmp_path / "s", settings, chats_at)
     bits, inside = secret_bits(directory, directory.scores(0)), coins_of(directory)[0]
     assert bits[inside].max() < bits[~inside].min() - 1
 
