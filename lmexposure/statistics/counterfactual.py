@@ -53,8 +53,7 @@ _CELLS = 2**15  # statistics of pairs held at once: what a cache holds
 class CounterfactualMemorisation:
     """What each of N texts changes in its own score; higher = more memorised."""
 
-    # models_in, models_out: that had the text, and that had not, shape (N,); with fewer than two on
-    # a side all else is NaN
+    # models_in, models_out: with the text, and without, (N,); of fewer than two all else is NaN
     models_in: Counts
     models_out: Counts
     # mean_in, mean_out: of the score in these models, in its unit, shape (N,)
@@ -64,9 +63,8 @@ class CounterfactualMemorisation:
     # low, high: its interval, for each text by itself, shape (N,)
     low: Floats
     high: Floats
-    # by how many bits the whole text became likelier, shape (N,): `value` times the text's length,
-    # the log2 of the ratio of the geometric means of its probability. Of binary scores the log2 of
-    # the ratio of the two rates; infinite where one rate is 0.
+    # by how many bits the whole text became likelier, shape (N,): `value` times the text's length;
+    # of binary scores the log2 of the ratio of the two rates, infinite where one is 0
     log_ratio: Floats
     # standard deviation of the score between models alike, shape (N,): by fair coins the standard
     # error of `value` at S models is about spread * sqrt(4 / S)
@@ -269,8 +267,8 @@ def _lengths(lengths: ArrayLike, texts: int) -> Floats:
 class MaxTTest:
     """How often chance gives any of all texts, or pairs, so large a studentised difference."""
 
-    # Welch's statistic of each, shape (N,) or (N, V); infinite where both sides are constant and
-    # differ; NaN with fewer than two models on a side
+    # Welch's, shape (N,) or (N, V); infinite where both sides are constant and differ; NaN with
+    # fewer than two models on a side
     t: Floats
     p: Floats  # paid for by their number, in (0, 1], of the same shape; NaN likewise
     permutations: int  # that were drawn

@@ -117,8 +117,7 @@ class Unseen:
     low: float | None
     high: float | None
     level: float  # of that
-    # chance that one more sample holds a passage for the first time (Good and Turing)
-    next_new: float
+    next_new: float  # chance that one more sample holds a new passage (Good and Turing)
     # in words
     assumes: str = (
         "samples are independent and by one rule; passages that hardly ever come out cannot be "

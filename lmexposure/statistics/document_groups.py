@@ -316,12 +316,9 @@ class _Test:
     values: Floats  # the scores less their mean, shape (N,)
     ranks: Floats  # of each score among all, shape (N,)
     order: Counts  # of documents, the largest score first, shape (N,)
-    # of the first group in the stratum of each, in that order, shape (N,)
-    share: Floats
-    # last place of each different score of the larger half, in that order, shape (T,)
-    ends: Counts
-    # standard deviation of the count of the first group up to there, shape (T,)
-    spread: Floats
+    share: Floats  # of the first group in the stratum of each, in that order, shape (N,)
+    ends: Counts  # last place of each different score of the larger half, likewise, shape (T,)
+    spread: Floats  # standard deviation of the count of the first group up to there, shape (T,)
 
     @classmethod
     def of(cls, values: Floats, sides: Flags, groups: Counts) -> "_Test":

@@ -298,13 +298,10 @@ class CalibratedExposure:
 
     calibrated: SampledExposure  # ranks of log-perplexity minus the base's; higher = more memorised
     base: SampledExposure  # ranks under the base alone: what was likely before the training
-    # exposure by rank under the model minus that under the base, shape (n,)
-    added: Floats
-    # whether `added` is a lower bound: lowest of all under the model, and not so under the base,
-    # shape (n,)
+    added: Floats  # exposure by rank under the model minus that under the base, shape (n,)
+    # whether it is a lower bound: lowest of all under the model, and not under the base, (n,)
     added_capped: Flags
-    # by how many bits the training made each canary likelier, shape (n,)
-    gained_bits: Floats
+    gained_bits: Floats  # by which the training made each canary likelier, shape (n,)
     reference_gained_bits: Floats  # the same of the references, shape (m,)
 
 

@@ -109,9 +109,7 @@ class BesideHeldOut:
 
     read: int  # how many were in the training, in different documents
     held_out: int  # how many were not
-    # share of pairs in which that which was read has the lower value, ties as half; chance has .5,
-    # higher = more leaks
-    area: float
+    area: float  # share of pairs whose value that was read is the lower one; chance has .5
     p_value: float  # how often a random split has as many such pairs, one-sided
 
     @property

@@ -51,8 +51,7 @@ class WeightedDraws:
     Source: Veach and Guibas 1995 (balance heuristic); Knuth 1975 (weighted descents).
     """
 
-    # cost of each drawn fill behind the token prefix that all fills share, shape (M,); lower = more
-    # memorised; infinity where the model rules a fill out
+    # of each drawn fill behind the prefix that all share, shape (M,); infinite: it is ruled out
     bits: Floats
     # log2 of w = 1 / sum_j pi_j q_j(x), shape (M,); q_j is the distribution of component j
     log2_weights: Floats
@@ -267,9 +266,7 @@ class ImportanceExposure:
     rank: tuple[int, ...]  # where `capped` the most that the interval leaves open
     place: tuple[int, ...]  # counts the excluded fills too
     capped: Flags  # no draw came as low: `value` = `low`, to be shown with ">="
-    # (sum w)^2 / sum w^2 over the draws that count for a canary: how many draws of equal weight
-    # would say as much
-    effective_draws: Floats
+    effective_draws: Floats  # (sum w)^2 / sum w^2: draws of equal weight that would say as much
     draws: int
     level: float
     assumptions: tuple[str, ...]

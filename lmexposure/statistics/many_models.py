@@ -53,15 +53,11 @@ class CanariesAndPopulation:
     canary_tpr: Floats
     # how often chance alone gives a canary so high a `canary_tpr`; exact, shape (N,)
     canary_p: Floats
-    # the advantage (TPR - FPR) of each canary is at least this, for all N at once with confidence 1
-    # - significance; shape (N,)
+    # the advantage (TPR - FPR) of each is at least this, at `significance` for all N, shape (N,)
     canary_low: Floats
     worst: int  # the canary with the lowest p, of several the one with the higher `canary_tpr`
-    # its p-value, times the number of canaries: how often chance gives one such among them, at most
-    # 1
-    worst_p: float
-    # TPR at `fpr` of one threshold for all cells; None where not resolvable
-    population_tpr: float | None
+    worst_p: float  # its p-value, times the number of canaries: of one such among them by chance
+    population_tpr: float | None  # TPR at `fpr` of one threshold for all cells; None: not resolved
     population_advantage: float  # largest TPR - FPR of one threshold for all cells
     population_area: float  # area under the ROC curve of all cells
     # fpr, significance, models, canaries: as given
@@ -175,8 +171,7 @@ class CellRates:
     area_low: float
     area_high: float
     rates: tuple[CellRate, ...]  # TPR at low FPRs
-    # fpr, tpr, low, high: points of the ROC curve that these cells resolve, with intervals; each of
-    # shape (P,)
+    # fpr, tpr, low, high: points of the ROC curve that these cells resolve, shape (P,) each
     fpr: Floats
     tpr: Floats
     low: Floats
@@ -247,8 +242,7 @@ class RateParts:
     """TPR at a FPR over cells, and what it owes to each model and to each text."""
 
     value: float  # the TPR, in [0, 1], higher = more leaks
-    # that of the other models, threshold and all, each model left out, shape (M,)
-    without: Floats
+    without: Floats  # that of the other models, threshold and all, each left out, shape (M,)
     # found cells of each text, less as many as the TPR expects of it, as a share of all cells in;
     # shape (N,), 0 of texts that do not count
     of_texts: Floats

@@ -276,10 +276,8 @@ class RocCurve:
     # each different score once, ascending, then infinity; a canary is guessed in where its score is
     # at least the threshold. Shape (K,).
     thresholds: Floats
-    # canaries that were in and are guessed in, shape (K,), descending
-    true_positives: Counts
-    # canaries that were out and are guessed in, shape (K,), descending
-    false_positives: Counts
+    true_positives: Counts  # canaries that were in and are guessed in, shape (K,), descending
+    false_positives: Counts  # canaries that were out and are guessed in, likewise
     positives: int  # canaries that were in
     negatives: int  # canaries that were out
 

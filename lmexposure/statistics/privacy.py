@@ -37,8 +37,7 @@ class ScoreClass:
     repetitions: int  # copies of each candidate that went in
     scores: Floats  # of the m candidates, shape (m,); higher = more likely in
     included: Flags  # whether each went in, shape (m,)
-    # scores of n texts that were no candidates and never in, shape (n,)
-    references: Floats
+    references: Floats  # scores of n texts that were no candidates and never in, shape (n,)
     references_left_out: int = 0  # of these formats, since places among them would not compare
 
     @property

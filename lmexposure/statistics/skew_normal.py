@@ -256,10 +256,8 @@ class SkewNormalExposure:
     # low, high: NaN where no refits were made
     low: Floats
     high: Floats
-    # how far `value` lies beyond log2(references), the most that the sample itself can show
-    extrapolated_bits: Floats
-    # above log2 of the space's size, which no exposure can be; left as fitted
-    exceeds_space: Flags
+    extrapolated_bits: Floats  # of `value` beyond log2(references), the most that these can show
+    exceeds_space: Flags  # above log2 of the space's size, which no exposure can be
     below_all: Flags
     references: int
     level: float

@@ -149,8 +149,7 @@ class ScoredText:
 
     encoded: Encoded  # its tokens; those from `encoded.scored_from` on are read
     counted: Flags  # which of these carry loss, shape (T,)
-    # which of these hold a character of the secret; of a document all that carry loss
-    secret: Flags
+    secret: Flags  # which of these hold a character of the secret; of a document all with loss
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -158,8 +157,7 @@ class Rows:
     """All texts of a plan as tokens, the same for every model."""
 
     texts: tuple[ScoredText, ...]  # in the order of `SweepPlan.texts`
-    # tokens of other documents that a canary may come after; none of chats
-    leads: tuple[list[int], ...]
+    leads: tuple[list[int], ...]  # of other documents that a canary may come after; none of chats
 
 
 def rows_of(tokenizer: Any, corpus: SweepCorpus, plan: SweepPlan) -> Rows:

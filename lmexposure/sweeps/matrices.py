@@ -31,13 +31,9 @@ TRAIN_AGAIN = "remove its directory, and the sweep trains it again"
 class ModelScores:
     """What one model says of all texts of a plan: those with coins, then those for validation."""
 
-    # of each text the bits of its scored tokens, arrays of shape (T,), lower = more expected
-    bits: tuple[Floats, ...]
-    # which of these tokens hold a character of the secret, arrays of shape (T,); of an ordinary
-    # document all
-    secret: tuple[Flags, ...]
-    # as `statistics.min_k` gives it, shape (K + V,), higher = more likely in
-    min_k: Floats
+    bits: tuple[Floats, ...]  # of each text's scored tokens, shape (T,), lower = more expected
+    secret: tuple[Flags, ...]  # which of these hold a character of the secret; of a document all
+    min_k: Floats  # as `statistics.min_k` gives it, shape (K + V,), higher = more likely in
     min_k_plus_plus: Floats  # likewise
     # of each canary whether each token of its secret was the greedy one, context by context, arrays
     # of shape (contexts * T,)
@@ -121,20 +117,15 @@ _RAGGED = ("token_bits", "secret", "matches")
 class Matrices:
     """Scores of S models and K texts with coins: canaries, then the population; see `SweepPlan`."""
 
-    # of the models, ascending, shape (S,); those that failed are missing
-    numbers: NDArray[np.int64]
+    numbers: NDArray[np.int64]  # of the models that have scores, ascending, shape (S,)
     included: Flags  # which text was in the training of which model, shape (S, K)
     # by the names of `SCORES`, each of shape (S, K), higher = more likely in; one that these models
     # do not have is not there. The population has no "label_only": NaN.
     scores: Mapping[str, Floats]
-    # log-perplexity of the documents that no model saw, shape (S, V), bits
-    validation_bits: Floats
+    validation_bits: Floats  # of the documents that no model saw, shape (S, V)
     validation_tokens: NDArray[np.int64]  # scored tokens of each of them, shape (V,)
-    # for each text the bits of its scored tokens, shape (S, T), lower = more expected
-    token_bits: tuple[Floats, ...]
-    # for each text which of them hold a character of its secret, shape (T,); of an ordinary
-    # document all
-    secret: tuple[Flags, ...]
+    token_bits: tuple[Floats, ...]  # of each text's scored tokens, (S, T), lower = more expected
+    secret: tuple[Flags, ...]  # which of these hold a character of the secret; of a document all
     # for each text whether each token of its secret was the greedy one, context by context, shape
     # (S, contexts * T); of the population (S, 0)
     matches: tuple[Flags, ...]
