@@ -80,8 +80,7 @@ class Influence:
     # models_in, models_out: that had the text, and that had not, shape (N,)
     models_in: Counts
     models_out: Counts
-    # mean score of the other text in the models with the text less that in the models without,
-    # shape (N, V); NaN with fewer than two models on a side
+    # mean of the models with the text less that of those without, (N, V); NaN of fewer than two
     value: Floats
     # low, high: its interval, for each pair by itself, shape (N, V)
     low: Floats

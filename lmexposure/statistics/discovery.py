@@ -118,7 +118,6 @@ class Unseen:
     high: float | None
     level: float  # of that
     next_new: float  # chance that one more sample holds a new passage (Good and Turing)
-    # in words
     assumes: str = (
         "samples are independent and by one rule; passages that hardly ever come out cannot be "
         "counted, so the estimate is of the least number that is left"

@@ -51,9 +51,7 @@ class SampledExposure:
     capped: Flags  # no reference came as low: `value` is a lower bound, shown with ">="
     references: int
     level: float
-    # "exact" where the references are all there are: then `value` is of log2(space_size), and the
-    # interval is that point
-    method: Literal["exact", "sampled"]
+    method: Literal["exact", "sampled"]  # "exact": the references are all there are, low is high
     assumptions: tuple[str, ...]
     warnings: tuple[str, ...]
     space_bits: float = math.inf
@@ -181,11 +179,9 @@ def _cap_warning(references: int) -> str:
 class Exposures:
     """Exposures of canaries in bits; higher = more memorised; columns of shape (n,), as given."""
 
-    # among the references, which cannot show more than log2 of their number; what is `capped` is a
-    # lower bound. Its columns are here too: value, low, high, rank, capped.
+    # among the references, which cannot show more than log2 of their number; its columns are here
     by_rank: SampledExposure = field(repr=False)
-    # off the curve, not tested and without intervals: `skew_normal_exposure` gives both; None where
-    # it cannot be fitted, and a warning says why
+    # off the curve, without test and intervals, which `skew_normal_exposure` gives; None: no curve
     skew_normal: SkewNormalExposure | None = field(repr=False)
     warnings: tuple[str, ...]  # of both, and whether the scores look the wrong way round
 

@@ -57,10 +57,8 @@ class WeightedDraws:
     log2_weights: Floats
     fills: Counts  # labels, shape (M,); equal for equal fills
     strata: Counts  # number of the component that each draw came from, shape (M,)
-    # draws that are not part of the null, shape (M,): inserted canaries, fills that are set aside
-    excluded: Flags
-    # pi_j, the share of the draws that came from component j, shape (J,), in (0, 1], together 1
-    shares: Floats
+    excluded: Flags  # draws that are not of the null, shape (M,): inserted canaries, and the like
+    shares: Floats  # pi_j, of the draws from component j, shape (J,), in (0, 1], together 1
     # t_j in bits, shape (J,), at least 0 or infinite. All infinite where one fill begins another:
     # then nothing is concluded from bits alone.
     limits: Floats

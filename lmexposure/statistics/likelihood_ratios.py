@@ -234,9 +234,8 @@ class LiraScores:
     """
 
     # log-likelihood ratio in nats ("online"), or standard deviations above the mean of models that
-    # did not see the text ("offline"), shape (M, N), between -1e9 and 1e9, which stand for scores
-    # without any spread; NaN where a text was in (or out) no other model, or nothing tells the
-    # spread
+    # did not see the text ("offline"), shape (M, N); +-1e9 without any spread; NaN where a text was
+    # in (or out) no other model, or nothing tells the spread
     scores: Floats
     included: Flags  # the coins, shape (M, N)
     mode: str  # "online" or "offline"

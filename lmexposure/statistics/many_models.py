@@ -48,11 +48,9 @@ class CanariesAndPopulation:
     """How well members are told from others, by canary and over all cells; higher = more leaks."""
 
     # for each canary the share of the models that saw it whose score is strictly above that of
-    # every model that did not: its TPR without a false positive. Shape (N,); NaN where a canary was
-    # in all models or in none, or has a cell without a score.
+    # every model that did not, shape (N,); NaN where it was in all or in none, or lacks a score
     canary_tpr: Floats
-    # how often chance alone gives a canary so high a `canary_tpr`; exact, shape (N,)
-    canary_p: Floats
+    canary_p: Floats  # how often chance alone gives so high a `canary_tpr`; exact, shape (N,)
     # the advantage (TPR - FPR) of each is at least this, at `significance` for all N, shape (N,)
     canary_low: Floats
     worst: int  # the canary with the lowest p, of several the one with the higher `canary_tpr`

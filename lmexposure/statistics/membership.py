@@ -273,8 +273,7 @@ def membership_metrics(
 class RocCurve:
     """The ordinary ROC curve: every threshold that makes a difference, and what it costs."""
 
-    # each different score once, ascending, then infinity; a canary is guessed in where its score is
-    # at least the threshold. Shape (K,).
+    # each score once, ascending, then infinity, (K,); a canary is guessed in from it upwards
     thresholds: Floats
     true_positives: Counts  # canaries that were in and are guessed in, shape (K,), descending
     false_positives: Counts  # canaries that were out and are guessed in, likewise

@@ -35,8 +35,7 @@ class ModelScores:
     secret: tuple[Flags, ...]  # which of these hold a character of the secret; of a document all
     min_k: Floats  # as `statistics.min_k` gives it, shape (K + V,), higher = more likely in
     min_k_plus_plus: Floats  # likewise
-    # of each canary whether each token of its secret was the greedy one, context by context, arrays
-    # of shape (contexts * T,)
+    # of each canary whether each token of its secret was the greedy one, shape (contexts * T,)
     matches: tuple[Flags, ...]
 
     @classmethod
@@ -126,8 +125,7 @@ class Matrices:
     validation_tokens: NDArray[np.int64]  # scored tokens of each of them, shape (V,)
     token_bits: tuple[Floats, ...]  # of each text's scored tokens, (S, T), lower = more expected
     secret: tuple[Flags, ...]  # which of these hold a character of the secret; of a document all
-    # for each text whether each token of its secret was the greedy one, context by context, shape
-    # (S, contexts * T); of the population (S, 0)
+    # likewise whether each was the greedy one, shape (S, contexts * T); of the population (S, 0)
     matches: tuple[Flags, ...]
 
     def save(self, path: str | Path) -> None:

@@ -290,8 +290,7 @@ class PerText:
 
     group: Group  # of N texts
     scores: Floats  # raw, shape (S, N), higher = more likely in
-    # share of the models with a text that score strictly above every model without, (N,); NaN where
-    # all had it, or none
+    # share of the models with a text that score above all without, (N,); NaN where there are none
     tpr: Floats
     p: Floats  # how often chance gives so high a `tpr`, (N,)
     low: Floats  # TPR - FPR is at least this, for all N at once, (N,)
