@@ -23,7 +23,7 @@ from lmexposure.sweeps import (
     places_of_kinds,
 )
 
-# Each reads the models of a sweep beside each other; see `sweeps.attacks`.
+# Each reads the models of a sweep beside each other; see `sweeps.rates`.
 _PAIRS = (("secret_tokens", "lira"), ("log_perplexity", "lira"), ("label_only", "lira"))
 KEPT = "kept_tokens"
 Parts = Mapping[tuple[str, str], RateParts]  # by kind of canaries and score

@@ -5,8 +5,7 @@ Numpy and scipy only: nothing here knows a model. All log-perplexities and expos
 A new statistic goes next to its like, with its source, and has a name here; what a record holds of
 it is in `results`. Exposures: `exposures`, `exact`, `importance`, `skew_normal`; bounds on epsilon:
 `bounds`; whether chance explains a difference: `chance`; telling members from others: `membership`,
-`attack_scores`, `likelihood_ratios`; over many models: `many_models`, `model_units`,
-`counterfactual`.
+`attack_scores`, `likelihood_ratios`; over many models: `many_models`, `counterfactual`.
 """
 
 from typing import TYPE_CHECKING
@@ -120,9 +119,12 @@ if TYPE_CHECKING:
         BesideHeldOut,
         RanksAmongDraws,
         beside_held_out,
+        draws_needed,
         identifiers_needed,
         rank_among_draws,
         ranks_among_draws,
+        witness_certificate,
+        witness_p_value,
     )
     from lmexposure.statistics.importance import (
         ImportanceExposure,
@@ -139,7 +141,16 @@ if TYPE_CHECKING:
         rate_difference,
     )
     from lmexposure.statistics.likelihood_ratios import LiraScores, lira, lira_matrix, lira_offline
-    from lmexposure.statistics.many_models import CanariesAndPopulation, canaries_and_population
+    from lmexposure.statistics.many_models import (
+        CanariesAndPopulation,
+        CellRates,
+        RateParts,
+        canaries_and_population,
+        cell_rates,
+        lower_rate_p,
+        models_needed,
+        rate_parts,
+    )
     from lmexposure.statistics.membership import (
         RocCurve,
         RocHull,
@@ -148,14 +159,6 @@ if TYPE_CHECKING:
         membership_metrics,
         roc_curve,
         tpr_at_fpr,
-    )
-    from lmexposure.statistics.model_units import (
-        CellRates,
-        RateParts,
-        cell_rates,
-        lower_rate_p,
-        models_needed,
-        rate_parts,
     )
     from lmexposure.statistics.privacy import ScoreClass, privacy_of, score_classes
     from lmexposure.statistics.results import (
@@ -191,11 +194,6 @@ if TYPE_CHECKING:
         skew_normal_log_cdf,
     )
     from lmexposure.statistics.summary import exposure_summary
-    from lmexposure.statistics.witness import (
-        draws_needed,
-        witness_certificate,
-        witness_p_value,
-    )
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
 

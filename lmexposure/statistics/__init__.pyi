@@ -94,9 +94,12 @@ from lmexposure.statistics.exposures import sampled_exposure as sampled_exposure
 from lmexposure.statistics.identifiers import BesideHeldOut as BesideHeldOut
 from lmexposure.statistics.identifiers import RanksAmongDraws as RanksAmongDraws
 from lmexposure.statistics.identifiers import beside_held_out as beside_held_out
+from lmexposure.statistics.identifiers import draws_needed as draws_needed
 from lmexposure.statistics.identifiers import identifiers_needed as identifiers_needed
 from lmexposure.statistics.identifiers import rank_among_draws as rank_among_draws
 from lmexposure.statistics.identifiers import ranks_among_draws as ranks_among_draws
+from lmexposure.statistics.identifiers import witness_certificate as witness_certificate
+from lmexposure.statistics.identifiers import witness_p_value as witness_p_value
 from lmexposure.statistics.importance import ImportanceExposure as ImportanceExposure
 from lmexposure.statistics.importance import WeightedDraws as WeightedDraws
 from lmexposure.statistics.importance import importance_exposure as importance_exposure
@@ -112,7 +115,13 @@ from lmexposure.statistics.likelihood_ratios import lira as lira
 from lmexposure.statistics.likelihood_ratios import lira_matrix as lira_matrix
 from lmexposure.statistics.likelihood_ratios import lira_offline as lira_offline
 from lmexposure.statistics.many_models import CanariesAndPopulation as CanariesAndPopulation
+from lmexposure.statistics.many_models import CellRates as CellRates
+from lmexposure.statistics.many_models import RateParts as RateParts
 from lmexposure.statistics.many_models import canaries_and_population as canaries_and_population
+from lmexposure.statistics.many_models import cell_rates as cell_rates
+from lmexposure.statistics.many_models import lower_rate_p as lower_rate_p
+from lmexposure.statistics.many_models import models_needed as models_needed
+from lmexposure.statistics.many_models import rate_parts as rate_parts
 from lmexposure.statistics.membership import RocCurve as RocCurve
 from lmexposure.statistics.membership import RocHull as RocHull
 from lmexposure.statistics.membership import area_under_curve as area_under_curve
@@ -120,12 +129,6 @@ from lmexposure.statistics.membership import concave_hull as concave_hull
 from lmexposure.statistics.membership import membership_metrics as membership_metrics
 from lmexposure.statistics.membership import roc_curve as roc_curve
 from lmexposure.statistics.membership import tpr_at_fpr as tpr_at_fpr
-from lmexposure.statistics.model_units import CellRates as CellRates
-from lmexposure.statistics.model_units import RateParts as RateParts
-from lmexposure.statistics.model_units import cell_rates as cell_rates
-from lmexposure.statistics.model_units import lower_rate_p as lower_rate_p
-from lmexposure.statistics.model_units import models_needed as models_needed
-from lmexposure.statistics.model_units import rate_parts as rate_parts
 from lmexposure.statistics.privacy import ScoreClass as ScoreClass
 from lmexposure.statistics.privacy import privacy_of as privacy_of
 from lmexposure.statistics.privacy import score_classes as score_classes
@@ -158,8 +161,5 @@ from lmexposure.statistics.skew_normal import fit_skew_normal as fit_skew_normal
 from lmexposure.statistics.skew_normal import skew_normal_exposure as skew_normal_exposure
 from lmexposure.statistics.skew_normal import skew_normal_log_cdf as skew_normal_log_cdf
 from lmexposure.statistics.summary import exposure_summary as exposure_summary
-from lmexposure.statistics.witness import draws_needed as draws_needed
-from lmexposure.statistics.witness import witness_certificate as witness_certificate
-from lmexposure.statistics.witness import witness_p_value as witness_p_value
 
 __all__: list[str]

@@ -12,11 +12,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
+from lmexposure._validate import bits_array
 from lmexposure.errors import InputError
 
 _UNLIKELY = 1e-6
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
+Counts = NDArray[np.int64]
 _FEWEST = 2  # models on a side; one has no spread
 _LEAST = 1e-12  # variance, in units of the text's own over all models, that is taken for none
 
@@ -28,15 +30,14 @@ def column(values: Any, dtype: type) -> NDArray[Any]:
     return array
 
 
-def midranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def midranks(values: Floats) -> Floats:
     """Ranks from 1, the least first, shape (n,); equal values have the mean of their ranks.
 
     >>> midranks(np.array([5.0, 1.0, 5.0])).tolist()
     [2.5, 1.0, 2.5]
     """
     _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
-    ranks: NDArray[np.float64] = (counts.cumsum() - (counts - 1) / 2)[place]
-    return ranks
+    return (counts.cumsum() - (counts - 1) / 2)[place]
 
 
 def finite_or_none(value: float) -> float | None:
@@ -44,7 +45,7 @@ def finite_or_none(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
-def score_matrix(name: str, values: ArrayLike, *, may_miss: bool = False) -> NDArray[np.float64]:
+def score_matrix(name: str, values: ArrayLike, *, may_miss: bool = False) -> Floats:
     """Return finite float64 numbers of shape (M, N), M and N at least 1."""
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 2 or array.size == 0:
@@ -61,7 +62,7 @@ def score_matrix(name: str, values: ArrayLike, *, may_miss: bool = False) -> NDA
     return array
 
 
-def coin_matrix(name: str, values: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.bool_]:
+def coin_matrix(name: str, values: ArrayLike, shape: tuple[int, ...]) -> Flags:
     """Return booleans of this shape: which canary was in the training set of which model."""
     array = np.asarray(values)
     if array.shape != shape:
@@ -73,12 +74,8 @@ def coin_matrix(name: str, values: ArrayLike, shape: tuple[int, ...]) -> NDArray
     return array.astype(bool)
 
 
-def coin_notes(included: NDArray[np.bool_]) -> tuple[str, ...]:
-    """Say where coins of shape (M, N) cannot have been tossed independently.
-
-    A design that puts each canary into exactly half of the models makes a model's coin a function
-    of the others' coins, and a score that uses the other models then reads it.
-    """
+def coin_notes(included: Flags) -> tuple[str, ...]:
+    """Say where coins of shape (M, N) cannot have been tossed independently."""
     models, canaries = included.shape
     notes = []
     if _all_alike(included.sum(axis=0), models):
@@ -95,7 +92,7 @@ def coin_notes(included: NDArray[np.bool_]) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _all_alike(sums: NDArray[np.int64], trials: int) -> bool:
+def _all_alike(sums: Counts, trials: int) -> bool:
     """All sums are the same, where independent coins would hardly ever give that."""
     count = int(sums[0])
     if not 0 < count < trials or (sums != count).any():
@@ -106,7 +103,21 @@ def _all_alike(sums: NDArray[np.int64], trials: int) -> bool:
     return bool((len(sums) - 1) * np.log(likeliest) < np.log(_UNLIKELY))
 
 
-def shadow_models(shadows: ArrayLike | None, models: int) -> NDArray[np.bool_]:
+def scores_and_coins(
+    scores: ArrayLike, included: ArrayLike, *, may_miss: bool = False
+) -> tuple[Floats, Flags]:
+    """Scores and coins of the same models and texts, of shape (M, N) each."""
+    x = score_matrix("scores", scores, may_miss=may_miss)
+    return x, coin_matrix("included", included, x.shape)
+
+
+def two_samples(in_scores: ArrayLike, out_scores: ArrayLike) -> tuple[Floats, Floats]:
+    """Scores of those in and of those out, ascending."""
+    inside, outside = bits_array("in_scores", in_scores), bits_array("out_scores", out_scores)
+    return np.sort(inside), np.sort(outside)
+
+
+def shadow_models(shadows: ArrayLike | None, models: int) -> Flags:
     """Which models are references, shape (M,); None: all."""
     if shadows is None:
         shadows = np.ones(models, dtype=bool)
@@ -145,8 +156,8 @@ class Sides:
     """Both sides of each text, (N,), or of each pair, (N, V); NaN with too few models."""
 
     # models_in, models_out: shape (N,) or (N, 1)
-    models_in: NDArray[np.int64]
-    models_out: NDArray[np.int64]
+    models_in: Counts
+    models_out: Counts
     # mean_in, mean_out: of scores less their mean over all models
     mean_in: Floats
     mean_out: Floats
@@ -187,8 +198,7 @@ class Sides:
         inside = self.error_in * self.models_in * (self.models_in - 1)
         outside = self.error_out * self.models_out * (self.models_out - 1)
         free = np.maximum(self.models_in + self.models_out - 2, 1)
-        spread: Floats = np.sqrt((inside + outside) / free)
-        return spread
+        return np.asarray(np.sqrt((inside + outside) / free))
 
     @property
     def t(self) -> Floats:
@@ -197,8 +207,7 @@ class Sides:
         with np.errstate(divide="ignore", invalid="ignore"):
             t = difference / error
         constant = np.where(difference == 0, 0.0, np.copysign(np.inf, difference))
-        found: Floats = np.where(np.isnan(difference), np.nan, np.where(error > 0, t, constant))
-        return found
+        return np.where(np.isnan(difference), np.nan, np.where(error > 0, t, constant))
 
     def ends(self, level: float) -> tuple[Floats, Floats]:
         """Welch 1947, with Satterthwaite's degrees of freedom; both sides constant: no width."""

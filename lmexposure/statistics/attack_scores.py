@@ -22,11 +22,18 @@ from scipy import special
 
 from lmexposure._validate import bits_array, positive
 from lmexposure.errors import InputError, SettingsError
-from lmexposure.statistics.arrays import alike_texts, coin_matrix, score_matrix, shadow_models
+from lmexposure.statistics.arrays import (
+    Flags,
+    Floats,
+    alike_texts,
+    coin_matrix,
+    score_matrix,
+    shadow_models,
+)
 
 _FLAT_BITS = 1e-5  # a spread below this is rounding of a flat distribution in float32
 # (M, C, 1 + L): models, texts, and a 1 before the matches. As floats they are only model by model.
-Design = NDArray[np.bool_]
+Design = Flags
 _TOGETHER = 12  # steps that all fits take at the first curvature, before each goes on alone
 _ALONE = 200  # steps of Newton's method; each is halved at most so often that it is none
 _HALVINGS = 40
@@ -34,7 +41,7 @@ _CLOSE = 1e-9  # the last step moves no weight by more, in nats
 _DIGITS = 6  # of a logit: what the last step leaves open is not shown
 
 
-def negative_log_perplexity(target_bits: ArrayLike) -> NDArray[np.float64]:
+def negative_log_perplexity(target_bits: ArrayLike) -> Floats:
     """The plainest score: log-perplexity with its sign turned, shape (n,), higher = more likely in.
 
     Source: Yeom et al. 2018, Privacy risk in machine learning.
@@ -42,7 +49,7 @@ def negative_log_perplexity(target_bits: ArrayLike) -> NDArray[np.float64]:
     return -bits_array("target_bits", target_bits)
 
 
-def reference_difference(target_bits: ArrayLike, base_bits: ArrayLike) -> NDArray[np.float64]:
+def reference_difference(target_bits: ArrayLike, base_bits: ArrayLike) -> Floats:
     """Bits that training saved on each text, against a model that did not see it.
 
     Source: Watson et al. 2021, On the importance of difficulty calibration in
@@ -59,7 +66,7 @@ def reference_difference(target_bits: ArrayLike, base_bits: ArrayLike) -> NDArra
     return base - target
 
 
-def zlib_ratio(target_bits: ArrayLike, texts: Sequence[str]) -> NDArray[np.float64]:
+def zlib_ratio(target_bits: ArrayLike, texts: Sequence[str]) -> Floats:
     """Negative log-perplexity in units of the text's length under zlib.
 
     Source: Carlini et al. 2021, Extracting training data from large language models.
@@ -70,11 +77,10 @@ def zlib_ratio(target_bits: ArrayLike, texts: Sequence[str]) -> NDArray[np.float
             f"texts must be a list of {bits.size} strings, one a number of target_bits"
         )
     lengths = np.array([8.0 * len(zlib.compress(text.encode("utf-8"))) for text in texts])
-    ratios: NDArray[np.float64] = -bits / lengths
-    return ratios
+    return np.asarray(-bits / lengths)
 
 
-def min_k(token_bits: Sequence[ArrayLike], *, share: float = 0.2) -> NDArray[np.float64]:
+def min_k(token_bits: Sequence[ArrayLike], *, share: float = 0.2) -> Floats:
     """Mean log-probability of each text's least likely tokens.
 
     Args:
@@ -104,7 +110,7 @@ def min_k_plus_plus(
     std_bits: Sequence[ArrayLike],
     *,
     share: float = 0.2,
-) -> NDArray[np.float64]:
+) -> Floats:
     """Mean of each text's lowest standardised token log-probabilities.
 
     A token's log-probability is compared with what the model expects of a token drawn from its own
@@ -144,7 +150,7 @@ def min_k_plus_plus(
     return _lowest_mean(scores, lengths, share)
 
 
-def _flattened(name: str, rows: Sequence[ArrayLike]) -> tuple[NDArray[np.float64], NDArray[Any]]:
+def _flattened(name: str, rows: Sequence[ArrayLike]) -> tuple[Floats, NDArray[Any]]:
     """All numbers in one array, and how many of them each text has."""
     if len(rows) == 0:
         raise InputError(f"{name} holds no texts; give at least one")
@@ -158,9 +164,7 @@ def _flattened(name: str, rows: Sequence[ArrayLike]) -> tuple[NDArray[np.float64
     return bits_array(name, np.concatenate(arrays)), np.array([array.size for array in arrays])
 
 
-def _lowest_mean(
-    values: NDArray[np.float64], lengths: NDArray[Any], share: float
-) -> NDArray[np.float64]:
+def _lowest_mean(values: Floats, lengths: NDArray[Any], share: float) -> Floats:
     """Mean of the lowest `share` of each text's values, shape (n,)."""
     if not 0 < share <= 1:
         raise SettingsError(f"share={share!r} must lie above 0 and not above 1")
@@ -170,8 +174,7 @@ def _lowest_mean(
     place = np.arange(values.size) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     keep = place < counted[text]
     sums = np.bincount(text[keep], ordered[keep], minlength=lengths.size)
-    means: NDArray[np.float64] = sums / counted
-    return means
+    return sums / counted
 
 
 def rmia(
@@ -182,7 +185,7 @@ def rmia(
     *,
     a: float = 1.0,
     gamma: float = 1.0,
-) -> NDArray[np.float64]:
+) -> Floats:
     """Offline RMIA: share of population texts over which a canary's likelihood ratio wins.
 
     A text's ratio is P(text | model) over its probability under any model, which offline is guessed
@@ -232,7 +235,7 @@ def rmia(
 
 def _log_ratios(
     name: str, bits: ArrayLike, reference_name: str, reference_bits: ArrayLike, a: float
-) -> NDArray[np.float64]:
+) -> Floats:
     """log2 of P(text | model) / P(text), shape (n,)."""
     own, references = bits_array(name, bits), score_matrix(reference_name, reference_bits)
     if references.shape[1] != own.size:
@@ -243,8 +246,7 @@ def _log_ratios(
     mean = np.logaddexp2.reduce(-references, axis=0) - log2(len(references))
     seen = log2((1 - a) / 2) if a < 1 else -np.inf
     marginal = np.logaddexp2(log2((1 + a) / 2) + mean, seen)
-    ratios: NDArray[np.float64] = -own - marginal
-    return ratios
+    return np.asarray(-own - marginal)
 
 
 def rmia_matrix(
@@ -254,7 +256,7 @@ def rmia_matrix(
     *,
     shadows: ArrayLike | None = None,
     gamma: float = 1.0,
-) -> NDArray[np.float64]:
+) -> Floats:
     """Online RMIA of every model, with the other models as its references.
 
     A text's probability under any model is the mean of that under models that saw it and that under
@@ -286,11 +288,10 @@ def rmia_matrix(
         for its, theirs in zip(own, population, strict=True)
     ]
     among_equals = (1 + own / (1 + np.abs(own))) / 2  # rises with the ratio, and never ends
-    scores: NDArray[np.float64] = (np.array(won) + among_equals) / (others.shape[1] + 1)
-    return scores
+    return np.asarray((np.array(won) + among_equals) / (others.shape[1] + 1))
 
 
-def _mean_of_others(exponents: NDArray[np.float64], mask: NDArray[np.bool_]) -> NDArray[np.float64]:
+def _mean_of_others(exponents: Floats, mask: Flags) -> Floats:
     """log2 of the mean probability over the masked rows but the row's own, shape (M, N).
 
     NaN where there is none. Sums of those above and of those below: nothing is subtracted, as next
@@ -313,12 +314,8 @@ def label_logits(
     kinds: Sequence[Hashable],
     shadows: ArrayLike | None = None,
     ridge: float = 1.0,
-) -> NDArray[np.float64]:
+) -> Floats:
     """How far greedy matches speak for membership, by a regression over the other models.
-
-    The texts of a kind with vectors of one length have weights in common. The weights that judge a
-    model are fitted without it. The fitted base rate is no part of a logit: it follows from how
-    many of the other models' coins say "in", and no match at all is 0.
 
     Source: ridge regression after le Cessie and van Houwelingen 1992, Ridge estimators in logistic
     regression, by Newton's method; labels as a membership score after Choquette-Choo et al. 2021,
@@ -336,7 +333,7 @@ def label_logits(
     return logits
 
 
-def _matches(name: str, values: ArrayLike, models: int) -> NDArray[np.bool_]:
+def _matches(name: str, values: ArrayLike, models: int) -> Flags:
     array = np.asarray(values)
     if array.ndim != 2 or len(array) != models or not array.shape[1]:
         raise InputError(
@@ -348,9 +345,7 @@ def _matches(name: str, values: ArrayLike, models: int) -> NDArray[np.bool_]:
     return array.astype(bool)
 
 
-def _logits(
-    x: NDArray[np.bool_], coins: NDArray[np.bool_], shadows: NDArray[np.bool_], ridge: float
-) -> NDArray[np.float64]:
+def _logits(x: Flags, coins: Flags, shadows: Flags, ridge: float) -> Floats:
     """Of the texts of one kind and length, (M, C): the fit without each shadow, and with all."""
     # A place that is the same everywhere says nothing, and its ridge weight would be 0.
     places = np.flatnonzero((x[shadows] != x[shadows][:1, :1]).any(axis=(0, 1)))
@@ -364,7 +359,7 @@ def _logits(
     return np.round(found, _DIGITS) + 0.0  # and -0 is 0
 
 
-def _fits(x: Design, y: NDArray[np.bool_], ridge: float) -> NDArray[np.float64]:
+def _fits(x: Design, y: Flags, ridge: float) -> Floats:
     """Weights without each model, last with all, (M + 1, 1 + L); NaN where one side is empty."""
     models = len(x)
     found = np.full((models + 1, x.shape[2]), np.nan)
@@ -382,18 +377,16 @@ def _fits(x: Design, y: NDArray[np.bool_], ridge: float) -> NDArray[np.float64]:
     return found
 
 
-def _penalty(size: int, ridge: float) -> NDArray[np.float64]:
+def _penalty(size: int, ridge: float) -> Floats:
     """The base rate's weight is free."""
     return np.append(0.0, np.full(size - 1, ridge))
 
 
-def _newton(
-    x: Design, y: NDArray[np.bool_], ridge: float, start: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _newton(x: Design, y: Flags, ridge: float, start: Floats) -> Floats:
     """The weights of one fit, (1 + L,): Newton's method with halved steps."""
     penalty, weights = _penalty(x.shape[2], ridge), start
 
-    def loss(at: NDArray[np.float64]) -> float:
+    def loss(at: Floats) -> float:
         z = np.stack([rows @ at for rows in x])
         return float((np.logaddexp(0, z) - y * z).sum() + penalty @ at**2 / 2)
 
@@ -412,7 +405,7 @@ def _newton(
     return weights
 
 
-def _curvature(x: Design, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+def _curvature(x: Design, weights: Floats) -> Floats:
     """What each model adds to the second derivative of a loss, (M, 1 + L, 1 + L)."""
     found = np.empty((len(x), weights.size, weights.size))
     for model, rows in enumerate(x):
@@ -422,16 +415,9 @@ def _curvature(x: Design, weights: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _together(
-    x: Design,
-    y: NDArray[np.bool_],
-    ridge: float,
-    start: NDArray[np.float64],
-    wanted: NDArray[np.intp],
-) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """The fits without each wanted model, (W, 1 + L), and which of them came to their end.
-
-    A fit without one of many models is near that of all, and so is its curvature.
-    """
+    x: Design, y: Flags, ridge: float, start: Floats, wanted: NDArray[np.intp]
+) -> tuple[Floats, Flags]:
+    """The fits without each wanted model, (W, 1 + L), and which of them came to their end."""
     penalty = _penalty(x.shape[2], ridge)
     own = _curvature(x, start)
     curvature = own.sum(axis=0) + np.diag(penalty) - own[wanted]  # (W, 1 + L, 1 + L)

@@ -18,7 +18,7 @@ from scipy.special import bdtr, betaln
 
 from lmexposure._validate import bits_array, integer, one_of
 from lmexposure.errors import InputError
-from lmexposure.statistics.arrays import Floats
+from lmexposure.statistics.arrays import Counts, Floats
 from lmexposure.statistics.results import GuessingTest
 
 _ASSUMPTIONS = ("without memorisation canaries and references of a group are exchangeable",)
@@ -40,10 +40,6 @@ def guessing_test(
 ) -> GuessingTest:
     """Test that canaries come from the same distribution as the references.
 
-    Canaries against the same references are dependent, so that a test which adds up their ranks
-    as if they were not is wrong. Here canaries and references are pooled, and as many as there
-    are canaries are drawn from the pool again and again and ranked among the rest.
-
     Source: Phipson and Smyth 2010, permutation p-values should never be zero;
     p = (1 + as extreme) / (1 + permutations).
     """
@@ -55,7 +51,11 @@ def guessing_test(
     generator = np.random.default_rng(seed)
     observed, chance, groups = 0.0, np.zeros(permutations), 0
     for own, rest in _grouped(canaries, references, canary_groups, reference_groups):
-        ends, chosen = _pool(own, rest)
+        pool = np.concatenate([own, rest])
+        order = np.argsort(pool, kind="stable")
+        # Of the sorted pool: how many are <= each place's number, and the canaries' places.
+        ends = np.searchsorted(pool[order], pool[order], side="right")  # (n + m,)
+        chosen = np.flatnonzero(order < own.size)
         observed += float(_total_exposure(ends[chosen][None, :], rest.size)[0])
         chance += _permuted(ends, own.size, permutations, generator)
         groups += 1
@@ -73,11 +73,11 @@ def guessing_test(
 
 
 def _grouped(
-    canaries: NDArray[np.float64],
-    references: NDArray[np.float64],
+    canaries: Floats,
+    references: Floats,
     canary_groups: ArrayLike | None,
     reference_groups: ArrayLike | None,
-) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
+) -> Iterator[tuple[Floats, Floats]]:
     """Canaries and references of each group, in the order of the sorted labels."""
     if canary_groups is None and reference_groups is None:
         yield canaries, references
@@ -103,18 +103,7 @@ def _labels(name: str, labels: ArrayLike | None, size: int) -> NDArray[Any]:
     return found
 
 
-def _pool(
-    own: NDArray[np.float64], rest: NDArray[np.float64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Of the sorted pool: how many are <= each place's number, and the canaries' places."""
-    pool = np.concatenate([own, rest])
-    order = np.argsort(pool, kind="stable")
-    ends = np.searchsorted(pool[order], pool[order], side="right")  # (n + m,)
-    places = np.flatnonzero(order < own.size)
-    return ends, places
-
-
-def _total_exposure(ends: NDArray[np.int64], references: int) -> NDArray[np.float64]:
+def _total_exposure(ends: Counts, references: int) -> Floats:
     """Sum of exposures in bits for each row of chosen ends, ascending within a row: (B, n) -> (B,).
 
     References <= a canary = all <= it less the chosen <= it; of equal chosen ones the last counts
@@ -123,13 +112,10 @@ def _total_exposure(ends: NDArray[np.int64], references: int) -> NDArray[np.floa
     n = ends.shape[1]
     last = np.where(np.diff(ends, axis=1, append=ends[:, -1:] + 1) > 0, np.arange(1, n + 1), n)
     chosen = np.minimum.accumulate(last[:, ::-1], axis=1)[:, ::-1]  # (B, n) chosen ones <= it
-    total: NDArray[np.float64] = np.sum(math.log2(references) - np.log2(1 + ends - chosen), axis=1)
-    return total
+    return np.asarray(np.sum(math.log2(references) - np.log2(1 + ends - chosen), axis=1))
 
 
-def _permuted(
-    ends: NDArray[np.int64], n: int, permutations: int, generator: np.random.Generator
-) -> NDArray[np.float64]:
+def _permuted(ends: Counts, n: int, permutations: int, generator: np.random.Generator) -> Floats:
     """Sums of exposures of n places drawn without replacement, shape (permutations,)."""
     totals = np.empty(permutations)
     for start in range(0, permutations, _CHUNK):
@@ -142,7 +128,7 @@ def _permuted(
     return totals
 
 
-def _p_value(observed: float, chance: NDArray[np.float64], alternative: str) -> float:
+def _p_value(observed: float, chance: Floats, alternative: str) -> float:
     """Share of permutations at least as extreme; sums equal but for rounding count as equal."""
     slack = 1e-9 * max(1.0, abs(observed))
     above = (1 + int((chance >= observed - slack).sum())) / (1 + chance.size)
@@ -183,20 +169,16 @@ def median_test(values: ArrayLike, others: ArrayLike) -> tuple[float, float]:
     tails = []
     for sign in (1, -1):
         own, rest = (int((sign * (group - middle) > 0).sum()) for group in (first, second))
-        total = first.size + second.size
-        tails.append(min(1.0, 2 * _hypergeometric_tail(own, own + rest, first.size, total)))
+        total, marked, chosen = first.size + second.size, own + rest, first.size
+        found = np.arange(own, min(marked, chosen) + 1)  # at least `own` of those marked are chosen
+        logs = _log_ways(marked, found) + _log_ways(total - marked, chosen - found)
+        possible = chosen - found <= total - marked
+        tail = float(np.exp(logs[possible] - _log_ways(total, chosen)).sum())
+        tails.append(min(1.0, 2 * tail))
     return tails[0], tails[1]
 
 
-def _hypergeometric_tail(least: int, marked: int, chosen: int, total: int) -> float:
-    """The chance that at least `least` of those chosen of all are marked."""
-    found = np.arange(least, min(marked, chosen) + 1)
-    logs = _log_ways(marked, found) + _log_ways(total - marked, chosen - found)
-    possible = chosen - found <= total - marked
-    return float(np.exp(logs[possible] - _log_ways(total, chosen)).sum())
-
-
-def _log_ways(n: int, k: NDArray[np.int64] | int) -> NDArray[np.float64]:
+def _log_ways(n: int, k: Counts | int) -> Floats:
     """Log of n over k."""
     return np.asarray(-np.log1p(n) - betaln(n - k + 1, k + 1))
 
@@ -239,7 +221,7 @@ def _pair_chances(first: int, second: int) -> Floats:
     return row[second]
 
 
-def _shuffled_pairs(first: int, second: int, seed: int) -> NDArray[np.int64]:
+def _shuffled_pairs(first: int, second: int, seed: int) -> Counts:
     """Pairs that are higher after each of many shuffles: the rank sum less its least."""
     draw = np.random.default_rng(seed)
     found = []

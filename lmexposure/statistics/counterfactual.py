@@ -20,26 +20,27 @@ and the largest over all texts is no less than the largest over them: that any o
 as rare as the level says.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import special
 
 from lmexposure._validate import coverage, integer
 from lmexposure.errors import InputError
 from lmexposure.statistics.arrays import (
+    Counts,
     Flags,
     Floats,
     Sides,
-    coin_matrix,
     coins_of,
     column,
     of_own,
     of_pairs,
     score_matrix,
+    scores_and_coins,
 )
 from lmexposure.statistics.intervals import rate_difference
 
@@ -52,10 +53,9 @@ _CELLS = 2**15  # statistics of pairs held at once: what a cache holds
 class CounterfactualMemorisation:
     """What each of N texts changes in its own score; higher = more memorised."""
 
-    # models_in, models_out: that had the text, and that had not, shape (N,); with fewer than two on
-    # a side all else is NaN
-    models_in: NDArray[np.int64]
-    models_out: NDArray[np.int64]
+    # models_in, models_out: with the text, and without, (N,); of fewer than two all else is NaN
+    models_in: Counts
+    models_out: Counts
     # mean_in, mean_out: of the score in these models, in its unit, shape (N,)
     mean_in: Floats
     mean_out: Floats
@@ -63,9 +63,8 @@ class CounterfactualMemorisation:
     # low, high: its interval, for each text by itself, shape (N,)
     low: Floats
     high: Floats
-    # by how many bits the whole text became likelier, shape (N,): `value` times the text's length,
-    # the log2 of the ratio of the geometric means of its probability. Of binary scores the log2 of
-    # the ratio of the two rates; infinite where one rate is 0.
+    # by how many bits the whole text became likelier, shape (N,): `value` times the text's length;
+    # of binary scores the log2 of the ratio of the two rates, infinite where one is 0
     log_ratio: Floats
     # standard deviation of the score between models alike, shape (N,): by fair coins the standard
     # error of `value` at S models is about spread * sqrt(4 / S)
@@ -79,10 +78,9 @@ class Influence:
     """What each of N texts changes in the score of each of V others; higher = made it likelier."""
 
     # models_in, models_out: that had the text, and that had not, shape (N,)
-    models_in: NDArray[np.int64]
-    models_out: NDArray[np.int64]
-    # mean score of the other text in the models with the text less that in the models without,
-    # shape (N, V); NaN with fewer than two models on a side
+    models_in: Counts
+    models_out: Counts
+    # mean of the models with the text less that of those without, (N, V); NaN of fewer than two
     value: Floats
     # low, high: its interval, for each pair by itself, shape (N, V)
     low: Floats
@@ -124,15 +122,18 @@ def counterfactual_memorisation(
     >>> found.value.tolist(), found.models_in.tolist()
     ([2.5], [2])
     """
-    x = score_matrix("scores", scores)
-    coins = coin_matrix("included", included, x.shape)
+    x, coins = scores_and_coins(scores, included)
     level, sizes = coverage("level", level), _lengths(lengths, x.shape[1])
     if binary and not np.isin(x, (0.0, 1.0)).all():
         raise InputError("binary scores must be 0 or 1; give binary=False for other numbers")
     centre = np.zeros(x.shape[1]) if binary else x.mean(axis=0)  # so that rates are not rounded
     sides = of_own(x - centre, coins)
     mean_in, mean_out = centre + sides.mean_in, centre + sides.mean_out
-    low, high = _newcombe(mean_in, mean_out, sides, level) if binary else sides.ends(level)
+    low, high, log_ratio = *sides.ends(level), sides.difference * sizes
+    if binary:
+        low, high = _newcombe(mean_in, mean_out, sides, level)
+        with np.errstate(divide="ignore", invalid="ignore"):  # NaN where both rates are 0
+            log_ratio = np.log2(mean_in) - np.log2(mean_out)
     return CounterfactualMemorisation(
         models_in=column(sides.models_in, np.int64),
         models_out=column(sides.models_out, np.int64),
@@ -141,9 +142,7 @@ def counterfactual_memorisation(
         value=column(sides.difference, np.float64),
         low=column(low, np.float64),
         high=column(high, np.float64),
-        log_ratio=column(
-            _log_rates(mean_in, mean_out) if binary else sides.difference * sizes, np.float64
-        ),
+        log_ratio=column(log_ratio, np.float64),
         spread=column(sides.spread, np.float64),
         level=level,
         method="Newcombe" if binary else "Welch",
@@ -211,8 +210,7 @@ def memorisation_by_halves(
     largest of 1,000 texts without a trace, Beta(5, 5) scores, shows .22 by all of 20 models, and
     -.001 (standard error .005) by halves, in the mean over 200 sweeps.
     """
-    x = score_matrix("scores", scores)
-    coins = coin_matrix("included", included, x.shape)
+    x, coins = scores_and_coins(scores, included)
     splits = integer("splits", splits, low=1)
     rng, models = np.random.default_rng(integer("seed", seed, low=0)), len(x)
     found = []
@@ -239,9 +237,7 @@ def _newcombe(
     return low, high
 
 
-def _wilson(
-    rates: Floats, models: NDArray[np.int64], level: float
-) -> tuple[Floats, Floats, Floats]:
+def _wilson(rates: Floats, models: Counts, level: float) -> tuple[Floats, Floats, Floats]:
     """Rate, low end and high end, shape (N,) each; Wilson 1927."""
     rates = np.clip(rates, 0.0, 1.0)
     z2 = special.ndtri((1 + level) / 2) ** 2 / np.maximum(models, 1)
@@ -253,13 +249,6 @@ def _wilson(
 def _row(columns: tuple[Floats, Floats, Floats], n: int) -> tuple[float, float, float]:
     rate, low, high = (float(values[n]) for values in columns)
     return rate, low, high
-
-
-def _log_rates(rates_in: Floats, rates_out: Floats) -> Floats:
-    """Log2 of the ratio; NaN where both are 0."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        found: Floats = np.log2(rates_in) - np.log2(rates_out)
-    return found
 
 
 def _lengths(lengths: ArrayLike, texts: int) -> Floats:
@@ -277,8 +266,8 @@ def _lengths(lengths: ArrayLike, texts: int) -> Floats:
 class MaxTTest:
     """How often chance gives any of all texts, or pairs, so large a studentised difference."""
 
-    # Welch's statistic of each, shape (N,) or (N, V); infinite where both sides are constant and
-    # differ; NaN with fewer than two models on a side
+    # Welch's, shape (N,) or (N, V); infinite where both sides are constant and differ; NaN with
+    # fewer than two models on a side
     t: Floats
     p: Floats  # paid for by their number, in (0, 1], of the same shape; NaN likewise
     permutations: int  # that were drawn
@@ -307,9 +296,8 @@ def memorisation_test(
     Source: proof at the top of this module; Westfall and Young 1993, Resampling-based multiple
     testing, section 2.6; studentised as by Janssen 1997, so that spreads may differ.
     """
-    x = score_matrix("scores", scores)
-    coins = coin_matrix("included", included, x.shape)
-    return _tested(x, coins, _own_t, "greater", permutations, seed)
+    x, coins = scores_and_coins(scores, included)
+    return _tested(x, coins, "greater", permutations, seed)
 
 
 def influence_test(
@@ -320,38 +308,29 @@ def influence_test(
     Source: as `memorisation_test`.
     """
     x = score_matrix("others", others)
-    return _tested(x, coins_of(included, len(x)), _pair_t, "two-sided", permutations, seed)
+    return _tested(x, coins_of(included, len(x)), "two-sided", permutations, seed)
 
 
-def _own_t(z: Floats, coins: Flags) -> Iterator[Floats]:
-    """Of each text, shape (N,)."""
-    yield of_own(z, coins).t
-
-
-def _pair_t(z: Floats, coins: Flags) -> Iterator[Floats]:
-    """Of each pair, some texts at a time, shape (n, V)."""
+def _statistics(z: Floats, coins: Flags, side: Side) -> Iterator[Floats]:
+    """Of each text, (N,), where one side counts; else of pairs, some texts at a time, (n, V)."""
+    if side == "greater":
+        yield of_own(z, coins).t
+        return
     step = max(1, _CELLS // z.shape[1])
     for start in range(0, coins.shape[1], step):
         yield of_pairs(z, coins[:, start : start + step]).t
 
 
-def _tested(
-    x: Floats,
-    coins: Flags,
-    statistic: Callable[[Floats, Flags], Iterator[Floats]],
-    side: Side,
-    permutations: int,
-    seed: int,
-) -> MaxTTest:
+def _tested(x: Floats, coins: Flags, side: Side, permutations: int, seed: int) -> MaxTTest:
     """The largest statistic of each way of dealing rows of scores to rows of coins."""
     permutations = integer("permutations", permutations, low=1)
     z = x - x.mean(axis=0)
     rng = np.random.default_rng(integer("seed", seed, low=0))
-    t = np.concatenate(list(statistic(z, coins)))
+    t = np.concatenate(list(_statistics(z, coins, side)))
     largest = []
     for _ in range(permutations):
-        dealt = z[rng.permutation(len(z))]
-        largest.append(max(_largest(part, side) for part in statistic(dealt, coins)))
+        dealt = _statistics(z[rng.permutation(len(z))], coins, side)
+        largest.append(max(_largest(part, side) for part in dealt))
     own = np.abs(t) if side == "two-sided" else t
     # What is equal but for rounding counts as equal, against the text.
     reached = own - _ROUNDING * np.where(np.isfinite(own), np.abs(own), 0.0)

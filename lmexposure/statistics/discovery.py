@@ -11,18 +11,19 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
 from lmexposure._validate import coverage, fraction, integer
 from lmexposure.errors import InputError, SettingsError
+from lmexposure.statistics.arrays import Floats
 from lmexposure.statistics.intervals import binomial_interval
 
 _ROUNDING = 1e-9  # bits below 0 that a sum of rounded numbers may have
 _MOST_TRIES = 1e300
 
 
-def chance_within(bits: ArrayLike, tries: float) -> NDArray[np.float64]:
+def chance_within(bits: ArrayLike, tries: float) -> Floats:
     """Chance that at least one of some independent tries gives a text: 1 - (1 - 2^-bits)^tries.
 
     Source: Hayes et al. 2025 (arXiv 2410.19482), (n, p)-discoverable extraction.
@@ -35,7 +36,7 @@ def chance_within(bits: ArrayLike, tries: float) -> NDArray[np.float64]:
     return -np.expm1(tries * _log_misses(_checked(bits)))
 
 
-def tries_for(bits: ArrayLike, chance: float) -> NDArray[np.float64]:
+def tries_for(bits: ArrayLike, chance: float) -> Floats:
     """The fewest tries of which at least one gives a text with this chance.
 
     Source: Hayes et al. 2025 (arXiv 2410.19482): n >= log(1 - p) / log(1 - p_z).
@@ -50,7 +51,7 @@ def tries_for(bits: ArrayLike, chance: float) -> NDArray[np.float64]:
     return np.maximum(1.0, np.ceil(tries * (1 - 1e-12)))
 
 
-def _checked(bits: ArrayLike) -> NDArray[np.float64]:
+def _checked(bits: ArrayLike) -> Floats:
     values = np.atleast_1d(np.asarray(bits, dtype=np.float64))
     wrong = ~(values >= -_ROUNDING)
     if wrong.any():
@@ -60,7 +61,7 @@ def _checked(bits: ArrayLike) -> NDArray[np.float64]:
     return np.maximum(values, 0.0)
 
 
-def _log_misses(bits: NDArray[np.float64]) -> NDArray[np.float64]:
+def _log_misses(bits: Floats) -> Floats:
     """log(1 - 2^-bits), natural; below 2^-1000 the probability itself, as far as floats go."""
     with np.errstate(divide="ignore"):
         return np.log1p(-np.exp2(-bits))
@@ -86,10 +87,6 @@ def known_and_sampled(
     level: float = 0.95,
 ) -> Between:
     """A probability in two parts: one computed, the other sampled.
-
-    The draws are independent and from the open part alone, so that hits / draws estimates which
-    share of it counts. Clopper and Pearson's interval of that share, times the open mass, is added
-    to what is known. Where nothing was drawn, the open mass may count or not.
 
     Source: Clopper and Pearson 1934 of the sampled share; a known part is added as in stratified
         sampling with one stratum read whole (Cochran 1977, chapter 5).
@@ -120,9 +117,7 @@ class Unseen:
     low: float | None
     high: float | None
     level: float  # of that
-    # chance that one more sample holds a passage for the first time (Good and Turing)
-    next_new: float
-    # in words
+    next_new: float  # chance that one more sample holds a new passage (Good and Turing)
     assumes: str = (
         "samples are independent and by one rule; passages that hardly ever come out cannot be "
         "counted, so the estimate is of the least number that is left"
@@ -146,8 +141,13 @@ def unseen_passages(counts: ArrayLike, draws: int, *, level: float = 0.95) -> Un
         raise InputError(f"counts must be whole numbers from 1 to draws={draws}")
     f1, f2 = int((found == 1).sum()), int((found == 2).sum())
     share = (draws - 1) / draws
-    unseen = max(0.0, share * f1 * (f1 - 1) / (2 * (f2 + 1)))
-    low, high = _log_normal(unseen, _variance(f1, f2, share), level) if found.size else (None, None)
+    single = share * f1 * (f1 - 1) / (2 * (f2 + 1))
+    unseen = max(0.0, single)
+    # Of the bias-corrected estimate, as the delta method gives it.
+    square = share**2 * f1 * (2 * f1 - 1) ** 2 / (4 * (f2 + 1) ** 2)
+    mixed = share**2 * f1**2 * f2 * (f1 - 1) ** 2 / (4 * (f2 + 1) ** 4)
+    variance = single + square + mixed
+    low, high = _log_normal(unseen, variance, level) if found.size else (None, None)
     return Unseen(
         found=int(found.size),
         once=f1,
@@ -159,14 +159,6 @@ def unseen_passages(counts: ArrayLike, draws: int, *, level: float = 0.95) -> Un
         level=level,
         next_new=f1 / draws,
     )
-
-
-def _variance(f1: int, f2: int, share: float) -> float:
-    """Of the bias-corrected estimate, as the delta method gives it."""
-    single = share * f1 * (f1 - 1) / (2 * (f2 + 1))
-    square = share**2 * f1 * (2 * f1 - 1) ** 2 / (4 * (f2 + 1) ** 2)
-    mixed = share**2 * f1**2 * f2 * (f1 - 1) ** 2 / (4 * (f2 + 1) ** 4)
-    return single + square + mixed
 
 
 def _log_normal(unseen: float, variance: float, level: float) -> tuple[float, float]:

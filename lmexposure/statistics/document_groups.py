@@ -17,11 +17,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import stats
 
 from lmexposure._validate import bits_array, fraction, integer
 from lmexposure.errors import InputError
+from lmexposure.statistics.arrays import Counts, Flags, Floats
 
 _BUCKETS = 512  # of hashed character trigrams
 _MOST = 1_000  # documents of a group that a blind baseline reads
@@ -88,12 +89,6 @@ def blind_baseline(
 ) -> Blind:
     """Whether documents of two groups are told apart by their text alone.
 
-    A ridge regression on hashed character trigrams, length, and shares of digits, capitals, spaces
-    and other signs, fitted on four fifths of the documents and read on the last, five times. What
-    its AUC would be of one source is found by shuffling the documents between the groups:
-    intervals for independent scores hold too rarely for cross-fitted scores. Of more than 1,000
-    documents in a group the first 1,000 are read.
-
     Source: Meeus et al. 2024 (arXiv 2406.17975) and Das et al. 2024 (arXiv 2406.16201), classifiers
         on the words of a text that never ask the model; Phipson and Smyth 2010 for the p.
     """
@@ -130,7 +125,7 @@ def blind_baseline(
     )
 
 
-def _features(texts: Sequence[str]) -> NDArray[np.float64]:
+def _features(texts: Sequence[str]) -> Floats:
     """Shape (N, D)."""
     rows = np.zeros((len(texts), _BUCKETS + 5))
     for row, text in zip(rows, texts, strict=True):
@@ -145,9 +140,7 @@ def _features(texts: Sequence[str]) -> NDArray[np.float64]:
     return rows
 
 
-def _cross_fitted(
-    table: NDArray[np.float64], labels: NDArray[np.float64], draws: np.random.Generator
-) -> NDArray[np.float64]:
+def _cross_fitted(table: Floats, labels: Floats, draws: np.random.Generator) -> Floats:
     """What ridge regressions say of rows they were not fitted on, shape of `labels`, (L, N)."""
     scale = table.std(0)
     scale[scale == 0] = 1.0
@@ -164,15 +157,12 @@ def _cross_fitted(
     return found
 
 
-def _areas(scores: NDArray[np.float64], labels: NDArray[np.float64]) -> NDArray[np.float64]:
+def _areas(scores: Floats, labels: Floats) -> Floats:
     """The AUC of each row, ties as half."""
     ranks = stats.rankdata(scores, axis=1)
     first = labels.sum(1)
     second = labels.shape[1] - first
-    areas: NDArray[np.float64] = ((ranks * labels).sum(1) - first * (first + 1) / 2) / (
-        first * second
-    )
-    return areas
+    return np.asarray(((ranks * labels).sum(1) - first * (first + 1) / 2) / (first * second))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,10 +181,8 @@ class LongerRuns:
     seen: tuple[tuple[int, float], ...]
 
 
-def length_strata(lengths: ArrayLike) -> NDArray[np.int64]:
+def length_strata(lengths: ArrayLike) -> Counts:
     """Documents of about one length together, whatever their group, shape (N,); 0 = the longest.
-
-    The longest is at most 1.25 times the shortest, unless that makes fewer than 10 documents.
 
     Source: strata that no side decides keep the sides exchangeable within them.
     """
@@ -212,7 +200,7 @@ def length_strata(lengths: ArrayLike) -> NDArray[np.int64]:
     return found
 
 
-def centred(scores: ArrayLike, strata: ArrayLike) -> NDArray[np.float64]:
+def centred(scores: ArrayLike, strata: ArrayLike) -> Floats:
     """Scores less the median of their stratum: longer texts have longer runs by chance alone.
 
     Source: Hodges and Lehmann 1962, aligned ranks.
@@ -275,9 +263,7 @@ def longer_runs(
     )
 
 
-def shuffled_sides(
-    sides: NDArray[np.bool_], groups: NDArray[np.int64], permutations: int, seed: int
-) -> Iterator[NDArray[np.bool_]]:
+def shuffled_sides(sides: Flags, groups: Counts, permutations: int, seed: int) -> Iterator[Flags]:
     """Sides of documents shuffled within their groups, some rows (B, N) at a time."""
     draws = np.random.default_rng(seed)
     order = np.argsort(groups, kind="stable")
@@ -291,7 +277,7 @@ def shuffled_sides(
         yield made
 
 
-def conformal_p(scores: ArrayLike, held_out: ArrayLike) -> NDArray[np.float64]:
+def conformal_p(scores: ArrayLike, held_out: ArrayLike) -> Floats:
     """For each score the share of held-out scores as large, itself among them, shape (N,).
 
     Proof: a score and M held-out ones that are exchangeable with it are in any order equally
@@ -304,11 +290,10 @@ def conformal_p(scores: ArrayLike, held_out: ArrayLike) -> NDArray[np.float64]:
     """
     others = np.sort(bits_array("held_out", held_out))
     below = np.searchsorted(others, bits_array("scores", scores), side="left")
-    found: NDArray[np.float64] = (1 + others.size - below) / (1 + others.size)
-    return found
+    return (1 + others.size - below) / (1 + others.size)
 
 
-def false_shares(p: ArrayLike) -> NDArray[np.float64]:
+def false_shares(p: ArrayLike) -> Floats:
     """The least share q at which Benjamini and Hochberg's procedure names each, shape (N,).
 
     Of those with a number of at most q, a share of at most q is named falsely, on average: the
@@ -321,28 +306,22 @@ def false_shares(p: ArrayLike) -> NDArray[np.float64]:
     >>> false_shares([0.01, 0.04, 0.5]).tolist()
     [0.03, 0.06, 0.5]
     """
-    found: NDArray[np.float64] = stats.false_discovery_control(bits_array("p", p), method="bh")
-    return found
+    return np.asarray(stats.false_discovery_control(bits_array("p", p), method="bh"))
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Test:
     """What no shuffling changes."""
 
-    values: NDArray[np.float64]  # the scores less their mean, shape (N,)
-    ranks: NDArray[np.float64]  # of each score among all, shape (N,)
-    order: NDArray[np.int64]  # of documents, the largest score first, shape (N,)
-    # of the first group in the stratum of each, in that order, shape (N,)
-    share: NDArray[np.float64]
-    # last place of each different score of the larger half, in that order, shape (T,)
-    ends: NDArray[np.int64]
-    # standard deviation of the count of the first group up to there, shape (T,)
-    spread: NDArray[np.float64]
+    values: Floats  # the scores less their mean, shape (N,)
+    ranks: Floats  # of each score among all, shape (N,)
+    order: Counts  # of documents, the largest score first, shape (N,)
+    share: Floats  # of the first group in the stratum of each, in that order, shape (N,)
+    ends: Counts  # last place of each different score of the larger half, likewise, shape (T,)
+    spread: Floats  # standard deviation of the count of the first group up to there, shape (T,)
 
     @classmethod
-    def of(
-        cls, values: NDArray[np.float64], sides: NDArray[np.bool_], groups: NDArray[np.int64]
-    ) -> "_Test":
+    def of(cls, values: Floats, sides: Flags, groups: Counts) -> "_Test":
         order = np.argsort(-values, kind="stable")
         _, own = np.unique(groups, return_inverse=True)
         size = np.bincount(own)
@@ -364,7 +343,7 @@ class _Test:
             spread=np.sqrt(variance[kept]),
         )
 
-    def statistics(self, sides: NDArray[np.bool_]) -> NDArray[np.float64]:
+    def statistics(self, sides: Flags) -> Floats:
         """Sum of ranks, largest standardised count above a score, sum; sides (B, N) -> (3, B)."""
         sums = sides @ self.ranks, sides @ self.values
         if not self.ends.size:
@@ -372,14 +351,8 @@ class _Test:
         above = np.cumsum(sides[:, self.order] - self.share, axis=1)[:, self.ends]
         return np.stack([sums[0], (above / self.spread).max(1), sums[1]])
 
-    def seen(
-        self, every: NDArray[np.float64], together: NDArray[np.float64]
-    ) -> Iterator[tuple[int, float]]:
-        """What k documents just above all others would give, spread like the first group.
-
-        The others are like those of shuffled sides whose sums are low, 39 of 40 are higher, for
-        the leaks may fall into strata of any share: 19 of 20 looks find them, as simulated.
-        """
+    def seen(self, every: Floats, together: Floats) -> Iterator[tuple[int, float]]:
+        """What k documents just above all others would give, spread like the first group."""
         first, total = round(float(self.share.sum())), self.share.size
         share = float(self.share @ self.share) / first
         spread = float(self.share @ (self.share * (1 - self.share))) / first
@@ -415,15 +388,13 @@ class _Test:
                 return
 
 
-def _together(p: NDArray[np.float64]) -> NDArray[np.float64]:
+def _together(p: Floats) -> Floats:
     """Weighted logarithms of three p, shape (3, B) -> (B,); larger = longer."""
-    found: NDArray[np.float64] = -(_WEIGHTS * np.log(p)).sum(0)
-    return found
+    return np.asarray(-(_WEIGHTS * np.log(p)).sum(0))
 
 
-def _as_large(values: NDArray[np.float64], among: NDArray[np.float64]) -> NDArray[np.float64]:
+def _as_large(values: Floats, among: Floats) -> Floats:
     """The share of `among` that is as large as each value; equal up to rounding counts."""
     slack = 1e-9 * max(1.0, float(np.abs(among).max()))
     below = np.searchsorted(np.sort(among), values - slack, side="left")
-    found: NDArray[np.float64] = (among.size - below) / among.size
-    return found
+    return (among.size - below) / among.size

@@ -10,6 +10,7 @@ from scipy import special
 
 from lmexposure._validate import fraction, positive
 from lmexposure.errors import InputError, SettingsError
+from lmexposure.statistics.arrays import Floats
 from lmexposure.statistics.bounds.gaussian import epsilon_of_mu
 
 _ORDERS = np.concatenate(
@@ -33,7 +34,7 @@ def document_epsilons(
     sample_rate: float,
     steps_each: ArrayLike,
     delta: float,
-) -> NDArray[np.float64]:
+) -> Floats:
     """The epsilon of each document ex post: what this training let out about it.
 
     Ex post, because it is of the gradients that this training had, where a claim is of all that it
@@ -58,17 +59,19 @@ def document_epsilons(
     clipped, steps = _measured(norms, steps_each)
     if sample_rate == 1:
         mus = np.sqrt(steps @ clipped**2) / noise
-        different, place = np.unique(mus, return_inverse=True)
-        return np.array([epsilon_of_mu(mu=float(mu), delta=delta) for mu in different])[place]
-    grid, place = _on_grid(clipped)
+        different, equal = np.unique(mus, return_inverse=True)
+        return np.array([epsilon_of_mu(mu=float(mu), delta=delta) for mu in different])[equal]
+    # The grid's norms that occur, ascending, and the place among them of each, rounded up.
+    down = np.floor(np.log(np.clip(clipped, _LEAST, 1.0)) / -np.log(_RATIO) + 1e-9)
+    power, flat = np.unique(np.where(clipped > 0, down, np.inf), return_inverse=True)
+    grid = np.where(np.isinf(power), 0.0, _RATIO**-power)
+    place: NDArray[np.intp] = flat.reshape(clipped.shape)
     table = _divergences(grid / noise, sample_rate)  # (levels, orders)
     parts = np.array_split(place, max(1, -(-place.shape[1] // _MOST_AT_ONCE)), axis=1)
     return np.concatenate([_epsilons(part, steps, table, delta) for part in parts])
 
 
-def _measured(
-    norms: ArrayLike, steps_each: ArrayLike
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _measured(norms: ArrayLike, steps_each: ArrayLike) -> tuple[Floats, Floats]:
     """Norms, at most 1, of shape (R, N), and steps of shape (R,)."""
     array, steps = np.asarray(norms, dtype=np.float64), np.asarray(steps_each, dtype=np.float64)
     if array.ndim != 2 or not array.size:
@@ -87,14 +90,7 @@ def _measured(
     return np.minimum(array, 1.0), steps
 
 
-def _on_grid(norms: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
-    """The grid's norms that occur, ascending, and the place among them of each, rounded up."""
-    down = np.floor(np.log(np.clip(norms, _LEAST, 1.0)) / -np.log(_RATIO) + 1e-9)
-    power, place = np.unique(np.where(norms > 0, down, np.inf), return_inverse=True)
-    return np.where(np.isinf(power), 0.0, _RATIO**-power), place.reshape(norms.shape)
-
-
-def _divergences(shifts: NDArray[np.float64], rate: float) -> NDArray[np.float64]:
+def _divergences(shifts: Floats, rate: float) -> Floats:
     """Rényi divergences of a step, of shape (levels, orders).
 
     Of rate N(shift, 1) + (1 - rate) N(0, 1) from N(0, 1); the other way they are smaller (Mironov
@@ -114,12 +110,7 @@ def _divergences(shifts: NDArray[np.float64], rate: float) -> NDArray[np.float64
     return np.where(shifts[:, None] > 0, np.stack(columns, axis=1), 0.0)
 
 
-def _epsilons(
-    place: NDArray[np.intp],
-    steps: NDArray[np.float64],
-    table: NDArray[np.float64],
-    delta: float,
-) -> NDArray[np.float64]:
+def _epsilons(place: NDArray[np.intp], steps: Floats, table: Floats, delta: float) -> Floats:
     spent = np.zeros((place.shape[1], len(_ORDERS)))
     for row, times in zip(place, steps, strict=True):
         spent += times * table[row]

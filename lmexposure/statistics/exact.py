@@ -9,13 +9,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from lmexposure._validate import bits_array, integer, positive
 from lmexposure.errors import InputError
-from lmexposure.statistics.arrays import column
+from lmexposure.statistics.arrays import Flags, Floats, column
 from lmexposure.statistics.results import Estimate, Method
 
+_RANKS, _PLACES = ("rank_low", "rank_high"), ("place_low", "place_high")
+# A lower bound is at most its upper one, and a rank at most its place: else a count is wrong.
+_ORDERED = (_RANKS, _PLACES, *zip(_RANKS, _PLACES, strict=True))
 _CERTIFIED = (
     "every fill shares the token prefix before the scored part",
     "secret_bits is the model's own probability of all tokens after that prefix",
@@ -40,8 +43,8 @@ _EMPIRICAL = (
 class CertifiedExposure:
     """Proven lower bounds of exposure in bits, which rest on no sample; higher = more memorised."""
 
-    low: NDArray[np.float64]
-    secret_bits: NDArray[np.float64]
+    low: Floats
+    secret_bits: Floats
     space_bits: float
 
     def canary(self, i: int) -> Estimate:
@@ -90,24 +93,28 @@ def certified_exposure(space_bits: float, secret_bits: ArrayLike) -> CertifiedEx
 class ExactExposure:
     """Exposures from proven counts, in bits; higher = more memorised; columns of shape (n,)."""
 
-    value: NDArray[np.float64]  # log2(space_size) - log2(rank)
+    value: Floats  # log2(space_size) - log2(rank)
     # low, high: the point itself where the count was finished, else what is open, at level 1
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
+    low: Floats
+    high: Floats
     # rank, place: where the count was not finished, the most that is still possible
     rank_low: tuple[int, ...]
     rank: tuple[int, ...]
     place_low: tuple[int, ...]
     place: tuple[int, ...]
-    capped: NDArray[np.bool_]  # `value` = `low` is a lower bound, to be shown with ">="
+    capped: Flags  # `value` = `low` is a lower bound, to be shown with ">="
     methods: tuple[Method, ...]  # "exact", "exact up to an empirical margin" or "bounded"
-    empirical: NDArray[np.bool_]
+    empirical: Flags
     steps: int | None
     warnings: tuple[str, ...]
 
     def canary(self, i: int) -> Estimate:
         """The i-th canary alone."""
         capped = bool(self.capped[i])
+        warning = (
+            f"the search ended early: the rank lies between {self.rank_low[i]} and {self.rank[i]}, "
+            "and the value is a proven lower bound; a larger budget could show more"
+        )
         return Estimate(
             method=self.methods[i],
             value=float(self.value[i]),
@@ -119,7 +126,7 @@ class ExactExposure:
             place=self.place[i],
             steps=self.steps,
             assumptions=(*_COUNTED, _EMPIRICAL if self.empirical[i] else _PROVEN),
-            warnings=(_open_warning(self.rank_low[i], self.rank[i]),) if capped else (),
+            warnings=(warning,) if capped else (),
         )
 
 
@@ -144,30 +151,34 @@ def exact_exposure(
     if steps is not None:
         steps = integer("steps", steps, low=0)
     n = len(rank_low)
-    columns = {
-        "rank_low": rank_low,
-        "rank_high": rank_high,
-        "place_low": place_low,
-        "place_high": place_high,
-    }
+    given = rank_low, rank_high, place_low, place_high
+    columns = dict(zip(_RANKS + _PLACES, given, strict=True))
     if n == 0 or any(len(values) != n for values in columns.values()):
         lengths = ", ".join(f"{name} {len(values)}" for name, values in columns.items())
         raise InputError(f"{lengths}: give each as many bounds as there are canaries, at least one")
-    checked = {name: _whole(name, values, size) for name, values in columns.items()}
-    _refuse_contradictions(checked)
-    return _result(checked, _margins(empirical, n), size, steps)
-
-
-def _result(
-    counts: dict[str, tuple[int, ...]], empirical: NDArray[np.bool_], size: int, steps: int | None
-) -> ExactExposure:
-    """Bounds of ranks to bounds of exposures."""
+    counts = {
+        name: tuple(
+            integer(f"{name}[{i}]", value, low=1, high=size, error=InputError)
+            for i, value in enumerate(values)
+        )
+        for name, values in columns.items()
+    }
+    for below, above in _ORDERED:
+        for i, (a, b) in enumerate(zip(counts[below], counts[above], strict=True)):
+            if a > b:
+                raise InputError(
+                    f"{below}[{i}]={a} must be at most {above}[{i}]={b}: count the fills again"
+                )
+    measured = np.asarray(empirical, dtype=bool)
+    if measured.shape not in ((), (n,)):
+        raise InputError(f"empirical has shape {measured.shape}; give one, or one for each of {n}")
+    measured = np.broadcast_to(measured, (n,))
     least, most = counts["rank_low"], counts["rank_high"]
     capped = [a < b for a, b in zip(least, most, strict=True)]
     low, high = ([math.log2(size) - math.log2(rank) for rank in ranks] for ranks in (most, least))
     methods: tuple[Method, ...] = tuple(
-        "bounded" if is_open else "exact up to an empirical margin" if measured else "exact"
-        for is_open, measured in zip(capped, empirical, strict=True)
+        "bounded" if is_open else "exact up to an empirical margin" if by_sample else "exact"
+        for is_open, by_sample in zip(capped, measured, strict=True)
     )
     warning = (
         f"{sum(capped)} of {len(most)} canaries: the search ended before their rank was counted"
@@ -182,44 +193,7 @@ def _result(
         place=counts["place_high"],
         capped=column(capped, np.bool_),
         methods=methods,
-        empirical=column(empirical, np.bool_),
+        empirical=column(measured, np.bool_),
         steps=steps,
         warnings=(warning,) if any(capped) else (),
-    )
-
-
-def _whole(name: str, values: Sequence[int], size: int) -> tuple[int, ...]:
-    return tuple(
-        integer(f"{name}[{i}]", value, low=1, high=size, error=InputError)
-        for i, value in enumerate(values)
-    )
-
-
-def _margins(empirical: ArrayLike, n: int) -> NDArray[np.bool_]:
-    """One entry for each canary, shape (n,); a single entry holds for all."""
-    array = np.asarray(empirical, dtype=bool)
-    if array.shape not in ((), (n,)):
-        raise InputError(f"empirical has shape {array.shape}; give one, or one for each of {n}")
-    return np.broadcast_to(array, (n,))
-
-
-def _refuse_contradictions(counts: dict[str, tuple[int, ...]]) -> None:
-    """A lower bound above its upper bound, or a place before the rank, comes of a wrong count."""
-    for below, above in (
-        ("rank_low", "rank_high"),
-        ("place_low", "place_high"),
-        ("rank_low", "place_low"),
-        ("rank_high", "place_high"),
-    ):
-        for i, (a, b) in enumerate(zip(counts[below], counts[above], strict=True)):
-            if a > b:
-                raise InputError(
-                    f"{below}[{i}]={a} must be at most {above}[{i}]={b}: count the fills again"
-                )
-
-
-def _open_warning(least: int, most: int) -> str:
-    return (
-        f"the search ended early: the rank lies between {least} and {most}, and the value is a "
-        "proven lower bound; a larger budget could show more"
     )

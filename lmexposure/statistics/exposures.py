@@ -14,14 +14,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import stats
 
 from lmexposure._quantiles import ExposureEstimate
 from lmexposure._style import count
 from lmexposure._validate import bits_array, fraction, integer
 from lmexposure.errors import InputError, SettingsError
-from lmexposure.statistics.arrays import column, finite_or_none
+from lmexposure.statistics.arrays import Counts, Flags, Floats, column, finite_or_none
 from lmexposure.statistics.intervals import binomial_interval
 from lmexposure.statistics.results import Estimate
 from lmexposure.statistics.skew_normal import SkewNormalExposure, skew_normal_exposure
@@ -44,16 +44,14 @@ _ASSUMPTIONS = (
 class SampledExposure:
     """Exposures by rank, in bits; higher = more memorised; columns of shape (n,), as given."""
 
-    value: NDArray[np.float64]  # log2(references) - log2(rank)
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
-    rank: NDArray[np.int64]  # among the references, ties against the canary
-    capped: NDArray[np.bool_]  # no reference came as low: `value` is a lower bound, shown with ">="
+    value: Floats  # log2(references) - log2(rank)
+    low: Floats
+    high: Floats
+    rank: Counts  # among the references, ties against the canary
+    capped: Flags  # no reference came as low: `value` is a lower bound, shown with ">="
     references: int
     level: float
-    # "exact" where the references are all there are: then `value` is of log2(space_size), and the
-    # interval is that point
-    method: Literal["exact", "sampled"]
+    method: Literal["exact", "sampled"]  # "exact": the references are all there are, low is high
     assumptions: tuple[str, ...]
     warnings: tuple[str, ...]
     space_bits: float = math.inf
@@ -125,6 +123,7 @@ def sampled_exposure(
     else:
         low, high = _interval(k, references.size, space_size, level)
         low, high, capped = np.minimum(low, value), np.maximum(high, value), k == 0
+    warning = f"{int(capped.sum())} of {k.size} canaries: {_cap_warning(references.size)}"
     return SampledExposure(
         value=column(value, np.float64),
         low=column(low, np.float64),
@@ -135,7 +134,7 @@ def sampled_exposure(
         level=level,
         method="exact" if exhaustive else "sampled",
         assumptions=_EXACT if exhaustive else _SAMPLED,
-        warnings=_warnings(capped, references.size),
+        warnings=(warning,) if capped.any() else (),
         space_bits=math.inf if space_size is None else math.log2(space_size),
     )
 
@@ -155,9 +154,7 @@ def _check_space(space_size: int | None, references: int, exhaustive: bool) -> N
         )
 
 
-def _interval(
-    k: NDArray[np.int64], n: int, space_size: int | None, level: float
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _interval(k: Counts, n: int, space_size: int | None, level: float) -> tuple[Floats, Floats]:
     """Exposures that the counts leave open, shape (n,) each.
 
     With p = P(a reference is as low as the canary), the rank is 1 + p |R| at most, so that
@@ -178,20 +175,13 @@ def _cap_warning(references: int) -> str:
     )
 
 
-def _warnings(capped: NDArray[np.bool_], references: int) -> tuple[str, ...]:
-    count = int(capped.sum())
-    return (f"{count} of {capped.size} canaries: {_cap_warning(references)}",) if count else ()
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Exposures:
     """Exposures of canaries in bits; higher = more memorised; columns of shape (n,), as given."""
 
-    # among the references, which cannot show more than log2 of their number; what is `capped` is a
-    # lower bound. Its columns are here too: value, low, high, rank, capped.
+    # among the references, which cannot show more than log2 of their number; its columns are here
     by_rank: SampledExposure = field(repr=False)
-    # off the curve, not tested and without intervals: `skew_normal_exposure` gives both; None where
-    # it cannot be fitted, and a warning says why
+    # off the curve, without test and intervals, which `skew_normal_exposure` gives; None: no curve
     skew_normal: SkewNormalExposure | None = field(repr=False)
     warnings: tuple[str, ...]  # of both, and whether the scores look the wrong way round
 
@@ -202,27 +192,27 @@ class Exposures:
         return f"<Exposures of {of}: {', '.join(first + more)} bits>"
 
     @property
-    def value(self) -> NDArray[np.float64]:
+    def value(self) -> Floats:
         """By rank."""
         return self.by_rank.value
 
     @property
-    def low(self) -> NDArray[np.float64]:
+    def low(self) -> Floats:
         """The lower ends of the intervals by rank."""
         return self.by_rank.low
 
     @property
-    def high(self) -> NDArray[np.float64]:
+    def high(self) -> Floats:
         """The upper ends; infinite where the size of the space was not given."""
         return self.by_rank.high
 
     @property
-    def rank(self) -> NDArray[np.int64]:
+    def rank(self) -> Counts:
         """1 + references that cost no more."""
         return self.by_rank.rank
 
     @property
-    def capped(self) -> NDArray[np.bool_]:
+    def capped(self) -> Flags:
         """Whether the value is a lower bound: no reference costs as little."""
         return self.by_rank.capped
 
@@ -257,7 +247,14 @@ def exposure(
     [2.0]
     """
     canaries, references = bits_array("bits", bits), bits_array("reference_bits", reference_bits)
-    _refuse_log_likelihoods(canaries, references)
+    # Differences to another model may be of either sign; a log-perplexity is never negative.
+    largest = max(canaries.max(), references.max())
+    if largest < 0:
+        raise InputError(
+            f"all scores are negative, {largest:.4g} at most, as log-likelihoods are; give "
+            "log-perplexities in bits, -log2 of the likelihood: turn the sign, and divide nats by "
+            "ln 2"
+        )
     by_rank = sampled_exposure(
         canaries, references, space_size=space_size, exhaustive=exhaustive, level=level
     )
@@ -273,18 +270,7 @@ def exposure(
     return Exposures(by_rank=by_rank, skew_normal=curve, warnings=tuple(notes))
 
 
-def _refuse_log_likelihoods(canaries: NDArray[np.float64], references: NDArray[np.float64]) -> None:
-    """Differences to another model may be of either sign; a log-perplexity is never negative."""
-    largest = max(canaries.max(), references.max())
-    if largest < 0:
-        raise InputError(
-            f"all scores are negative, {largest:.4g} at most, as log-likelihoods are; give "
-            "log-perplexities in bits, -log2 of the likelihood: turn the sign, and divide nats by "
-            "ln 2"
-        )
-
-
-def _reversed(canaries: NDArray[np.float64], references: NDArray[np.float64]) -> list[str]:
+def _reversed(canaries: Floats, references: Floats) -> list[str]:
     """Canaries above references by more than chance explains."""
     n, m = canaries.size, references.size
     above = stats.mannwhitneyu(canaries, references, alternative="greater", method="asymptotic")
@@ -308,14 +294,11 @@ class CalibratedExposure:
 
     calibrated: SampledExposure  # ranks of log-perplexity minus the base's; higher = more memorised
     base: SampledExposure  # ranks under the base alone: what was likely before the training
-    # exposure by rank under the model minus that under the base, shape (n,)
-    added: NDArray[np.float64]
-    # whether `added` is a lower bound: lowest of all under the model, and not so under the base,
-    # shape (n,)
-    added_capped: NDArray[np.bool_]
-    # by how many bits the training made each canary likelier, shape (n,)
-    gained_bits: NDArray[np.float64]
-    reference_gained_bits: NDArray[np.float64]  # the same of the references, shape (m,)
+    added: Floats  # exposure by rank under the model minus that under the base, shape (n,)
+    # whether it is a lower bound: lowest of all under the model, and not under the base, (n,)
+    added_capped: Flags
+    gained_bits: Floats  # by which the training made each canary likelier, shape (n,)
+    reference_gained_bits: Floats  # the same of the references, shape (m,)
 
 
 def calibrated_exposure(
@@ -329,10 +312,6 @@ def calibrated_exposure(
     level: float = 0.95,
 ) -> CalibratedExposure:
     """Exposure by the rank of log-perplexity minus that under a base model.
-
-    Where the model knows nothing that the base does not, the difference of a canary is as those of
-    the references, and calibrated exposure has the mean 1 / ln 2 and the median 1, whatever the
-    base finds likely. Ties count against the canary.
 
     Source: Jagielski 2023, A note on interpreting canary exposure (arXiv 2306.00133), the third of
     its suggestions; Watson et al. 2021, On the importance of difficulty calibration in membership
@@ -359,9 +338,7 @@ def calibrated_exposure(
     )
 
 
-def _pair(
-    what: str, bits: ArrayLike, base_bits: ArrayLike
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _pair(what: str, bits: ArrayLike, base_bits: ArrayLike) -> tuple[Floats, Floats]:
     """Log-perplexities of the same texts under both models."""
     own, base = bits_array(f"{what}_bits", bits), bits_array(f"{what}_base_bits", base_bits)
     if own.shape != base.shape:

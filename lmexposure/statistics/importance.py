@@ -20,7 +20,7 @@ from scipy import special
 
 from lmexposure._validate import bits_array, fraction, integer
 from lmexposure.errors import InputError, SettingsError
-from lmexposure.statistics.arrays import column, finite_or_none
+from lmexposure.statistics.arrays import Counts, Flags, Floats, column, finite_or_none
 from lmexposure.statistics.results import Estimate
 
 ROUNDING = 1e-3  # bits by which a float32 total may lie off
@@ -51,29 +51,34 @@ class WeightedDraws:
     Source: Veach and Guibas 1995 (balance heuristic); Knuth 1975 (weighted descents).
     """
 
-    # cost of each drawn fill behind the token prefix that all fills share, shape (M,); lower = more
-    # memorised; infinity where the model rules a fill out
-    bits: NDArray[np.float64]
+    # of each drawn fill behind the prefix that all share, shape (M,); infinite: it is ruled out
+    bits: Floats
     # log2 of w = 1 / sum_j pi_j q_j(x), shape (M,); q_j is the distribution of component j
-    log2_weights: NDArray[np.float64]
-    fills: NDArray[np.int64]  # labels, shape (M,); equal for equal fills
-    strata: NDArray[np.int64]  # number of the component that each draw came from, shape (M,)
-    # draws that are not part of the null, shape (M,): inserted canaries, fills that are set aside
-    excluded: NDArray[np.bool_]
-    # pi_j, the share of the draws that came from component j, shape (J,), in (0, 1], together 1
-    shares: NDArray[np.float64]
+    log2_weights: Floats
+    fills: Counts  # labels, shape (M,); equal for equal fills
+    strata: Counts  # number of the component that each draw came from, shape (M,)
+    excluded: Flags  # draws that are not of the null, shape (M,): inserted canaries, and the like
+    shares: Floats  # pi_j, of the draws from component j, shape (J,), in (0, 1], together 1
     # t_j in bits, shape (J,), at least 0 or infinite. All infinite where one fill begins another:
     # then nothing is concluded from bits alone.
-    limits: NDArray[np.float64]
+    limits: Floats
     # log2 of H_j, shape (J,), h summed over nodes of the trie that have every fill below exactly
     # one of them: at most t_j and log2|R|; log2|R| for an infinite limit
-    log2_totals: NDArray[np.float64]
+    log2_totals: Floats
 
     def __post_init__(self) -> None:
         self._columns(("bits", "log2_weights", "fills", "strata", "excluded"), "draw")
         self._columns(("shares", "limits", "log2_totals"), "component")
-        _refuse_numbers("bits", np.isnan(self.bits) | (self.bits < 0))
-        _refuse_numbers("log2_weights", ~np.isfinite(self.log2_weights))
+        for name, bad in (
+            ("bits", np.isnan(self.bits) | (self.bits < 0)),
+            ("log2_weights", ~np.isfinite(self.log2_weights)),
+        ):
+            if bad.any():
+                raise InputError(
+                    f"{name}[{np.flatnonzero(bad)[0]}] is no usable number ({int(bad.sum())} of "
+                    f"{bad.size} are not): bits are at least 0 or infinite, log2_weights finite; "
+                    "score the draws again"
+                )
         _refuse_mixture(self.shares, self.limits, self.log2_totals)
 
     def _columns(self, names: tuple[str, ...], entry: str) -> None:
@@ -97,12 +102,12 @@ class WeightedDraws:
         """Whether no fill begins another; only then is there a finite limit to draw with."""
         return bool(np.isfinite(self.limits).any())
 
-    def log2_bound(self, bits: NDArray[np.float64]) -> NDArray[np.float64]:
+    def log2_bound(self, bits: Floats) -> Floats:
         """log2 of the largest weight that a fill of at most `bits` bits can have, shape (n,)."""
         mixture = np.logaddexp2.reduce(np.log2(self.shares) + self._least(bits), axis=1)
         return np.asarray(-mixture)
 
-    def log2_most(self, bits: NDArray[np.float64]) -> NDArray[np.float64]:
+    def log2_most(self, bits: Floats) -> Floats:
         """log2 of the most fills that can cost at most `bits` bits, proven, shape (n,).
 
         No component draws one of them with less than its least probability, so that there are at
@@ -110,7 +115,7 @@ class WeightedDraws:
         """
         return np.asarray(-self._least(bits).max(axis=1))
 
-    def _least(self, bits: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _least(self, bits: Floats) -> Floats:
         """log2 of the least q_j(x) of a fill x of at most `bits` bits, shape (n, J).
 
         It is min(1, 2^(t - bits)) / H: the fills below a node's children are those below it, and
@@ -200,9 +205,7 @@ class WeightedCounts:
         return float(np.logaddexp2(log2(distinct.size), _whole(more, math.floor)))
 
 
-def _log2_odds(
-    log2_weights: NDArray[np.float64], m: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _log2_odds(log2_weights: Floats, m: int) -> tuple[Floats, Floats]:
     """log2 of 1 / pi and (1 - pi) / pi for pi = 1 - (1 - 1/w)^m, shape (M,) each."""
     rare = log2_weights - math.log2(m)  # where pi is m / w to all digits, w may not fit a float
     with np.errstate(divide="ignore"):
@@ -233,17 +236,7 @@ def _whole(log2_count: float, rounded: Any) -> float:
     return log2(rounded(2**log2_count * (1 + slack)))
 
 
-def _refuse_numbers(name: str, bad: NDArray[np.bool_]) -> None:
-    if bad.any():
-        raise InputError(
-            f"{name}[{np.flatnonzero(bad)[0]}] is no usable number ({int(bad.sum())} of {bad.size} "
-            "are not): bits are at least 0 or infinite, log2_weights finite; score the draws again"
-        )
-
-
-def _refuse_mixture(
-    shares: NDArray[np.float64], limits: NDArray[np.float64], log2_totals: NDArray[np.float64]
-) -> None:
+def _refuse_mixture(shares: Floats, limits: Floats, log2_totals: Floats) -> None:
     if not ((shares > 0).all() and math.isclose(shares.sum(), 1, abs_tol=1e-9)):
         raise SettingsError(
             f"shares={shares.tolist()} must lie in (0, 1] and add up to 1: give the share of the "
@@ -265,15 +258,13 @@ def _refuse_mixture(
 class ImportanceExposure:
     """Exposures from weighted draws, in bits; higher = more memorised; columns of shape (n,)."""
 
-    value: NDArray[np.float64]  # log2(space_size) - log2(rank)
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
+    value: Floats  # log2(space_size) - log2(rank)
+    low: Floats
+    high: Floats
     rank: tuple[int, ...]  # where `capped` the most that the interval leaves open
     place: tuple[int, ...]  # counts the excluded fills too
-    capped: NDArray[np.bool_]  # no draw came as low: `value` = `low`, to be shown with ">="
-    # (sum w)^2 / sum w^2 over the draws that count for a canary: how many draws of equal weight
-    # would say as much
-    effective_draws: NDArray[np.float64]
+    capped: Flags  # no draw came as low: `value` = `low`, to be shown with ">="
+    effective_draws: Floats  # (sum w)^2 / sum w^2: draws of equal weight that would say as much
     draws: int
     level: float
     assumptions: tuple[str, ...]
@@ -310,10 +301,6 @@ def importance_exposure(
 ) -> ImportanceExposure:
     """Exposure of each canary by its rank among all never-inserted fills, estimated from draws.
 
-    The number of fills that cost no more than the canary is summed over the distinct fills drawn,
-    each over its probability of being drawn at all. A fill that is drawn almost surely then adds
-    no uncertainty; where few fills are drawn twice, it is the mean of the weights.
-
     Source: Horvitz and Thompson 1952 (the estimator; on distinct units: Basu 1958); Veach and
     Guibas 1995 (balance heuristic); Fay and Feuer 1997 (gamma interval for weighted counts).
     """
@@ -338,9 +325,7 @@ def importance_exposure(
     return _result(counts, cheaper, draws, size, level)
 
 
-def _excluded(
-    bits: NDArray[np.float64], inserted: NDArray[np.bool_], further: ArrayLike
-) -> tuple[list[int], list[int]]:
+def _excluded(bits: Floats, inserted: Flags, further: ArrayLike) -> tuple[list[int], list[int]]:
     """Other fills outside the null, for each canary: those that cost no more, and all of them."""
     more = np.asarray(further, np.float64)
     more = bits_array("excluded_bits", more) if more.size else more.reshape(-1)

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import special
 from scipy.special import ndtr, ndtri
 
 from lmexposure._quantiles import ExposureEstimate, order_tail, quantile_ends, quantile_range
 from lmexposure._validate import bits_array, fraction, integer
 from lmexposure.errors import InputError
-from lmexposure.statistics.arrays import column
+from lmexposure.statistics.arrays import Floats, column
 from lmexposure.statistics.results import MeanInterval, QuantileInterval
 
 _MOST = 10_000  # beyond it the skew of a mean is too small to be worth n * resamples draws
@@ -29,8 +29,8 @@ _FEW = 20  # below it the interval covers noticeably less often than its level
 class BinomialInterval:
     """Probabilities that the counts do not contradict; `low` and `high` have shape (n,)."""
 
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
+    low: Floats
+    high: Floats
     level: float
     trials: int
 
@@ -63,9 +63,6 @@ def quantile_interval(
 ) -> QuantileInterval:
     """A sample's quantile with an interval that holds for every distribution, ties included.
 
-    The interval runs from the r-th to the s-th smallest value, where a binomial count of values
-    below the true quantile lies in [r, s - 1] with probability at least `level`.
-
     Source: David and Nagaraja 2003, Order Statistics, section 7.1.
 
     >>> quantile_interval([1, 2, 3, 4, 5, 6]).high
@@ -91,10 +88,6 @@ def estimated_quantile(
     estimates: Sequence[ExposureEstimate], quantile: float = 0.5, *, level: float = 0.95
 ) -> QuantileInterval:
     """A quantile of exposures that are themselves estimates, with an interval that knows it.
-
-    Canaries of a format share the references, or draws, that they are compared with: what these
-    leave open moves all exposures alike and does not average out. Where the estimates rest
-    on no sample, this is `quantile_interval`.
 
     Source: see `quantile_range`. Coverage of the median at .95, 600 runs each, canaries shifted by
     0, 1 and 2 standard deviations: .997 to 1 for (canaries, references) of (200, 100), (200, 1000)
@@ -163,7 +156,7 @@ def mean_interval(
     method, note = _way(array, resamples)
     low, high = None, None
     if method == "bca":
-        low, high = _bca(array, level, _resampled(array, resamples, seed))
+        low, high = _bca(array, level, resamples, seed)
     elif method == "normal":
         half = float(ndtri((1 + level) / 2) * array.std(ddof=1) / np.sqrt(array.size))
         low, high = float(array.mean()) - half, float(array.mean()) + half
@@ -179,9 +172,7 @@ def mean_interval(
     )
 
 
-def _way(
-    values: NDArray[np.float64], resamples: int
-) -> tuple[Literal["bca", "normal", "none"], str | None]:
+def _way(values: Floats, resamples: int) -> tuple[Literal["bca", "normal", "none"], str | None]:
     """Which interval these values allow, and what to say of it."""
     n = values.size
     if n < 3:
@@ -200,20 +191,15 @@ def _way(
     return "bca", None
 
 
-def _resampled(values: NDArray[np.float64], resamples: int, seed: int) -> NDArray[np.float64]:
-    """Means of samples of n drawn with replacement, shape (resamples,)."""
+def _bca(values: Floats, level: float, resamples: int, seed: int) -> tuple[float, float]:
+    """From means of samples of n drawn with replacement."""
     generator, n = np.random.default_rng(seed), values.size
     chunk = max(1, _CELLS // n)
-    means = [
+    drawn = [
         values[generator.integers(0, n, (min(chunk, resamples - start), n), np.int32)].mean(axis=1)
         for start in range(0, resamples, chunk)
     ]
-    return np.concatenate(means)
-
-
-def _bca(
-    values: NDArray[np.float64], level: float, means: NDArray[np.float64]
-) -> tuple[float, float]:
+    means = np.concatenate(drawn)
     centred = values - values.mean()
     # Means equal but for rounding count half, as equal ones do.
     slack = 1e-12 * float(np.abs(values).max())
@@ -244,9 +230,6 @@ def rate_difference(
     first: tuple[float, float, float], second: tuple[float, float, float]
 ) -> Difference:
     """The difference of two rates, from the interval of each.
-
-    The nearer end of one interval and the farther of the other, as if the two were independent:
-    rates of texts in the same models go up and down together, which makes it wider than it need be.
 
     Source: Newcombe 1998, Interval estimation for the difference between independent proportions,
     method 10, with the intervals that are given; Zou and Donner 2008 for any intervals.

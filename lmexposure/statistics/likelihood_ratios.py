@@ -12,18 +12,19 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import optimize, special
 
 from lmexposure._validate import bits_array, one_of
 from lmexposure.errors import InputError
 from lmexposure.statistics.arrays import (
+    Flags,
     Floats,
     alike_texts,
-    coin_matrix,
     coin_notes,
     column,
     score_matrix,
+    scores_and_coins,
     shadow_models,
 )
 
@@ -68,7 +69,7 @@ class Side:
 Sides = tuple[Side, Side]  # in and out
 
 
-def sides_of_others(x: Floats, coins: NDArray[np.bool_]) -> Iterator[Sides]:
+def sides_of_others(x: Floats, coins: Flags) -> Iterator[Sides]:
     """In and out, model by model, of all models but that one; of scores (M, C, T), coins (M, C).
 
     What came before a model is joined to what comes after it, and nothing is taken away again: a
@@ -85,7 +86,7 @@ def sides_of_others(x: Floats, coins: NDArray[np.bool_]) -> Iterator[Sides]:
         before = _joined(before, _alone(row, its))
 
 
-def _alone(x: Floats, its: NDArray[np.bool_]) -> Sides:
+def _alone(x: Floats, its: Flags) -> Sides:
     """Of one model."""
     return two_sides(x[None], its[None])
 
@@ -94,12 +95,12 @@ def _joined(first: Sides, second: Sides) -> Sides:
     return first[0].joined(second[0]), first[1].joined(second[1])
 
 
-def two_sides(x: Floats, coins: NDArray[np.bool_]) -> Sides:
+def two_sides(x: Floats, coins: Flags) -> Sides:
     """In and out, of scores (M, C, T) and coins (M, C)."""
     return _side(x, coins), _side(x, ~coins)
 
 
-def _side(x: Floats, here: NDArray[np.bool_]) -> Side:
+def _side(x: Floats, here: Flags) -> Side:
     counts = here.sum(axis=0)[:, None].astype(np.float64)
     means = np.einsum("mct,mc->ct", x, here) / np.maximum(counts, 1)
     squares = np.zeros_like(means)
@@ -108,7 +109,7 @@ def _side(x: Floats, here: NDArray[np.bool_]) -> Side:
     return Side(counts=counts, means=means, squares=squares)
 
 
-def never_differ(x: Floats, shadows: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def never_differ(x: Floats, shadows: Flags) -> Flags:
     """Which scores, (M, C) of (M, C, T), are those that all shadows have.
 
     They tell nothing, whatever how many of the shadows are in and out makes of them: of equal
@@ -116,8 +117,7 @@ def never_differ(x: Floats, shadows: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """
     first = x[shadows][0]
     alike = (x[shadows] == first).all(axis=(0, 2))
-    found: NDArray[np.bool_] = alike & (x == first).all(axis=2)
-    return found
+    return np.asarray(alike & (x == first).all(axis=2))
 
 
 def kind_variances(inside: Side, outside: Side) -> Floats:
@@ -139,14 +139,15 @@ def kind_variances(inside: Side, outside: Side) -> Floats:
     if differ < _ALIKE:
         of_kind = np.broadcast_to(squares.sum(axis=0) / freedom.sum(), squares.shape)
         return of_kind + FLAT**2
-    prior = 2 * _inverse_trigamma(differ)
+    # Where the trigamma function is `differ`: it lies between 1/x and 1/x + 1/x^2.
+    low, high = 1 / differ, 1 / differ + 1 / np.sqrt(differ)
+    prior = 2 * float(optimize.brentq(lambda x: special.polygamma(1, x) - differ, low, high))
     of_kind = np.exp(_middle(logs, loose) + special.digamma(prior / 2)) * 2 / prior
     of_kind = of_kind * loose.any(axis=0)
-    found: Floats = (prior * of_kind + share * squares) / (prior + share * freedom) + FLAT**2
-    return found
+    return np.asarray((prior * of_kind + share * squares) / (prior + share * freedom) + FLAT**2)
 
 
-def _logarithms(squares: Floats, freedom: Floats) -> tuple[Floats, NDArray[np.bool_]]:
+def _logarithms(squares: Floats, freedom: Floats) -> tuple[Floats, Flags]:
     """Of variances, less what chance does to them in the mean, and where there are any."""
     known = np.maximum(freedom, 1)
     loose = (freedom > 0) & (squares > FLAT**2 * known)
@@ -154,20 +155,20 @@ def _logarithms(squares: Floats, freedom: Floats) -> tuple[Floats, NDArray[np.bo
     return logs, loose
 
 
-def _middle(logs: Floats, loose: NDArray[np.bool_]) -> Floats:
+def _middle(logs: Floats, loose: Flags) -> Floats:
     """Of each token over the texts, (T,)."""
-    found: Floats = np.where(loose, logs, 0).sum(axis=0) / np.maximum(loose.sum(axis=0), 1)
-    return found
+    return np.asarray(np.where(loose, logs, 0).sum(axis=0) / np.maximum(loose.sum(axis=0), 1))
 
 
 def _differences(
-    inside: Side, outside: Side, logs: Floats, loose: NDArray[np.bool_], freedom: Floats
+    inside: Side, outside: Side, logs: Floats, loose: Flags, freedom: Floats
 ) -> tuple[float, float]:
     """The variance of the logarithms of true variances, and how far degrees of freedom count."""
     sides = [_logarithms(side.squares, side.freedom) for side in (inside, outside)]
     both = sides[0][1] & sides[1][1]
     left = int(both.sum()) - int(both.any(axis=0).sum())
-    spread = _spread(logs, loose)
+    left_of_all = max(int(loose.sum()) - int(loose.any(axis=0).sum()), 1)
+    spread = float((np.where(loose, logs - _middle(logs, loose), 0) ** 2).sum()) / left_of_all
     by_chance = float(np.where(loose, special.polygamma(1, np.maximum(freedom, 1) / 2), 0).sum())
     by_chance /= int(loose.sum())
     if left < _FEWEST_LOGS:  # too few on both sides: scores are taken as normal
@@ -179,25 +180,10 @@ def _differences(
     return differ, min(1.0, by_chance / (spread - differ))
 
 
-def _spread(logs: Floats, loose: NDArray[np.bool_]) -> float:
-    left = max(int(loose.sum()) - int(loose.any(axis=0).sum()), 1)
-    return float((np.where(loose, logs - _middle(logs, loose), 0) ** 2).sum()) / left
-
-
-def _inverse_trigamma(value: float) -> float:
-    """Where the trigamma function is `value`, above 0: it lies between 1/x and 1/x + 1/x^2."""
-    low, high = 1 / value, 1 / value + 1 / np.sqrt(value)
-    return float(optimize.brentq(lambda x: special.polygamma(1, x) - value, low, high))
-
-
 def drawn_together(
     means: tuple[Floats, Floats], known: tuple[Floats, Floats]
 ) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
     """Each text's two means given its kind, and their variances: two pairs of shape (C, T).
-
-    A text's pair of means is normal around the pair of its kind; how far pairs lie apart, and how
-    in goes with out, is what their spread has above that of the means' own errors. Where too few
-    texts tell, each pair is as it was found, with a variance of NaN where there is no model.
 
     Source: Efron and Morris 1973, Stein's estimation rule and its competitors, for pairs.
     """
@@ -248,16 +234,15 @@ class LiraScores:
     """
 
     # log-likelihood ratio in nats ("online"), or standard deviations above the mean of models that
-    # did not see the text ("offline"), shape (M, N), between -1e9 and 1e9, which stand for scores
-    # without any spread; NaN where a text was in (or out) no other model, or nothing tells the
-    # spread
-    scores: NDArray[np.float64]
-    included: NDArray[np.bool_]  # the coins, shape (M, N)
+    # did not see the text ("offline"), shape (M, N); +-1e9 without any spread; NaN where a text was
+    # in (or out) no other model, or nothing tells the spread
+    scores: Floats
+    included: Flags  # the coins, shape (M, N)
     mode: str  # "online" or "offline"
     notes: tuple[str, ...]  # what is not as it should be, and how many cells are NaN
 
 
-def lira(target: ArrayLike, in_scores: ArrayLike, out_scores: ArrayLike) -> NDArray[np.float64]:
+def lira(target: ArrayLike, in_scores: ArrayLike, out_scores: ArrayLike) -> Floats:
     """Online LiRA against given models: log N(target; in) - log N(target; out), in nats.
 
     As published: each text by itself, its moments taken for the true ones. Of a matrix of models
@@ -289,7 +274,7 @@ def lira(target: ArrayLike, in_scores: ArrayLike, out_scores: ArrayLike) -> NDAr
     return quadratic + np.log(outside[1]) - np.log(inside[1])
 
 
-def lira_offline(target: ArrayLike, out_scores: ArrayLike) -> NDArray[np.float64]:
+def lira_offline(target: ArrayLike, out_scores: ArrayLike) -> Floats:
     """Offline LiRA: standard deviations by which a score lies above models without the text.
 
     One-sided: a score far below is no sign of membership. P(as high by chance) is the normal tail
@@ -324,17 +309,10 @@ def lira_matrix(
 ) -> LiraScores:
     """LiRA of every model, with the other models as its reference.
 
-    A text's variance is drawn to that of its kind, and in and out share it but for a factor of the
-    kind. Its two means are drawn to those of its kind as far as texts of the kind are alike: of
-    texts that are exchangeable, means of their own are noise and cost more than they tell. What is
-    left unknown of a mean is added to the variance; of a text by itself that is the factor 1 + 1/n
-    of a new score.
-
     Source: Carlini et al. 2022; leave-one-out as in Aerni et al. 2024; variances by Smyth 2004,
     means by Efron and Morris 1973.
     """
-    x = score_matrix("scores", scores)
-    coins = coin_matrix("included", included, x.shape)
+    x, coins = scores_and_coins(scores, included)
     one_of("mode", mode, ("online", "offline"))
     references = shadow_models(shadows, len(x))
     found = np.empty_like(x)
@@ -348,15 +326,22 @@ def lira_matrix(
             f"no text has a score: each was {side} none of the other of {len(x)} models, or "
             "nothing tells the spread; train more models"
         )
+    notes = coin_notes(coins)
+    if missing.any():
+        texts = int(missing.any(axis=0).sum())
+        notes += (
+            f"{int(missing.sum())} of {missing.size} scores are NaN, of {texts} of "
+            f"{missing.shape[1]} texts: in (or out of) none of the other models; train more models",
+        )
     return LiraScores(
         scores=column(found, np.float64),
         included=column(coins, np.bool_),
         mode=mode,
-        notes=coin_notes(coins) + _missing_notes(missing),
+        notes=notes,
     )
 
 
-def _of_kind(x: Floats, coins: NDArray[np.bool_], shadows: NDArray[np.bool_], mode: Mode) -> Floats:
+def _of_kind(x: Floats, coins: Flags, shadows: Flags, mode: Mode) -> Floats:
     """LiRA of texts that are alike, (M, C)."""
     spread = float(x[shadows].std())
     scaled = ((x - x[shadows].mean()) / (spread or 1.0))[:, :, None]  # (M, C, 1)
@@ -380,8 +365,7 @@ def _online(own: Floats, inside: Side, outside: Side) -> Floats:
     for side, mean, left, v in zip(both, means, unknown, variances, strict=True):
         whole = np.where(side.counts > 0, v + left, np.nan)
         densities.append(((own - mean) ** 2 / whole + np.log(whole)) / 2)
-    found: Floats = densities[1] - densities[0]
-    return found
+    return densities[1] - densities[0]
 
 
 def _offline(own: Floats, inside: Side, outside: Side) -> Floats:
@@ -396,8 +380,7 @@ def _offline(own: Floats, inside: Side, outside: Side) -> Floats:
         apart = max(0.0, float(mean[here].var(ddof=1) - left[here].mean()))
         share = apart / (apart + left)
         mean, left = centre + share * (mean - centre), share * left
-    found: Floats = (own - mean) / np.sqrt(variance + left)
-    return found
+    return (own - mean) / np.sqrt(variance + left)
 
 
 def _variances(inside: Side, outside: Side) -> tuple[Floats, Floats]:
@@ -412,16 +395,6 @@ def _variances(inside: Side, outside: Side) -> tuple[Floats, Floats]:
         for side, free in zip((inside, outside), freedom, strict=True)
     ]
     return found[0], found[1]
-
-
-def _missing_notes(missing: NDArray[np.bool_]) -> tuple[str, ...]:
-    if not missing.any():
-        return ()
-    texts = int(missing.any(axis=0).sum())
-    return (
-        f"{int(missing.sum())} of {missing.size} scores are NaN, of {texts} of {missing.shape[1]} "
-        "texts: in (or out of) none of the other models; train more models",
-    )
 
 
 def _deviations(x: Floats, moments: Moments) -> Floats:

@@ -16,12 +16,12 @@ from math import floor, log, log1p, sqrt
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import optimize, special
 
-from lmexposure._validate import bits_array, fraction, one_of
+from lmexposure._validate import fraction, one_of
 from lmexposure.errors import SettingsError
-from lmexposure.statistics.arrays import column
+from lmexposure.statistics.arrays import Counts, Floats, column, two_samples
 from lmexposure.statistics.results import AreaUnderCurve, Membership, TprAtFpr
 
 _INDEPENDENT = (
@@ -69,13 +69,15 @@ def area_under_curve(
     >>> round(area_under_curve([3, 4], [1, 2], method="hoeffding").low, 6)
     0.158114
     """
-    inside = np.sort(bits_array("in_scores", in_scores))
-    outside = np.sort(bits_array("out_scores", out_scores))
+    inside, outside = two_samples(in_scores, out_scores)
     level = fraction("level", level)
     one_of("method", method, tuple(_ASSUMPTIONS))
     found = _placements(inside, outside)
     ends = _RULES[method]
     low, high = ends(found, 1 - level), 1 - ends(found.mirrored(), 1 - level)
+    note = "no better than chance at this level"
+    if high < 0.5:
+        note = "worse than chance: higher scores must mean in; turn their sign"
     return AreaUnderCurve(
         value=found.area,
         low=low,
@@ -86,7 +88,7 @@ def area_under_curve(
         positives=inside.size,
         negatives=outside.size,
         assumptions=_ASSUMPTIONS[method],
-        notes=_notes(low, high),
+        notes=(note,) if low <= 0.5 else (),
     )
 
 
@@ -95,8 +97,8 @@ class _Placements:
     """For each score the share of the other side that it is on the right side of, ties as half."""
 
     # inside, outside: shapes (m,) and (n,); the mean of either is the area
-    inside: NDArray[np.float64]
-    outside: NDArray[np.float64]
+    inside: Floats
+    outside: Floats
 
     @property
     def area(self) -> float:
@@ -113,22 +115,14 @@ class _Placements:
         return _Placements(1 - self.inside, 1 - self.outside)
 
 
-def _placements(inside: NDArray[np.float64], outside: NDArray[np.float64]) -> _Placements:
+def _placements(inside: Floats, outside: Floats) -> _Placements:
     """By two searches each way in sorted scores."""
 
-    def below(own: NDArray[np.float64], others: NDArray[np.float64]) -> NDArray[np.float64]:
+    def below(own: Floats, others: Floats) -> Floats:
         ends = np.searchsorted(others, own, side="left") + np.searchsorted(others, own, "right")
         return ends / (2 * others.size)
 
     return _Placements(below(inside, outside), 1 - below(outside, inside))
-
-
-def _notes(low: float, high: float) -> tuple[str, ...]:
-    if high < 0.5:
-        return ("worse than chance: higher scores must mean in; turn their sign",)
-    if low <= 0.5:
-        return ("no better than chance at this level",)
-    return ()
 
 
 def _effective(found: _Placements, significance: float) -> float:
@@ -203,8 +197,7 @@ def tpr_at_fpr(
     >>> tpr_at_fpr(range(10), range(100), fpr=0.01).note
     '100 negatives do not resolve a FPR of 0.01 at level 0.95; it takes 368'
     """
-    inside = np.sort(bits_array("in_scores", in_scores))
-    outside = np.sort(bits_array("out_scores", out_scores))
+    inside, outside = two_samples(in_scores, out_scores)
     fpr, level = fraction("fpr", fpr), fraction("level", level)
     m, n, side = inside.size, outside.size, (1 - level) / 2
     fixed: dict[str, Any] = {"fpr": fpr, "level": level, "positives": m, "negatives": n}
@@ -233,13 +226,11 @@ def tpr_at_fpr(
     )
 
 
-def _above(ordered: NDArray[np.float64], threshold: float) -> int:
+def _above(ordered: Floats, threshold: float) -> int:
     return int(ordered.size - np.searchsorted(ordered, threshold, side="right"))
 
 
-def _low(
-    inside: NDArray[np.float64], outside: NDArray[np.float64], fpr: float, side: float
-) -> float:
+def _low(inside: Floats, outside: Floats, fpr: float, side: float) -> float:
     """Half of what may go wrong goes to the threshold, or as much as the highest score takes."""
     m, n = inside.size, outside.size
     # P(V > fpr) = P(Bin(n, fpr) < r)
@@ -251,9 +242,7 @@ def _low(
     return float(special.betaincinv(count, m - count + 1, (side - spent) / (1 - spent)))
 
 
-def _high(
-    inside: NDArray[np.float64], outside: NDArray[np.float64], fpr: float, side: float
-) -> float:
+def _high(inside: Floats, outside: Floats, fpr: float, side: float) -> float:
     """The same from above: P(V <= fpr) = P(Bin(n, fpr) >= s)."""
     m, n = inside.size, outside.size
     s = 1 + bisect_left(range(n), -side / 2, key=lambda k: -special.bdtrc(k, n, fpr))
@@ -284,33 +273,30 @@ def membership_metrics(
 class RocCurve:
     """The ordinary ROC curve: every threshold that makes a difference, and what it costs."""
 
-    # each different score once, ascending, then infinity; a canary is guessed in where its score is
-    # at least the threshold. Shape (K,).
-    thresholds: NDArray[np.float64]
-    # canaries that were in and are guessed in, shape (K,), descending
-    true_positives: NDArray[np.int64]
-    # canaries that were out and are guessed in, shape (K,), descending
-    false_positives: NDArray[np.int64]
+    # each score once, ascending, then infinity, (K,); a canary is guessed in from it upwards
+    thresholds: Floats
+    true_positives: Counts  # canaries that were in and are guessed in, shape (K,), descending
+    false_positives: Counts  # canaries that were out and are guessed in, likewise
     positives: int  # canaries that were in
     negatives: int  # canaries that were out
 
     @property
-    def true_negatives(self) -> NDArray[np.int64]:
+    def true_negatives(self) -> Counts:
         """Canaries that were out and are guessed out, shape (K,)."""
         return self.negatives - self.false_positives
 
     @property
-    def false_negatives(self) -> NDArray[np.int64]:
+    def false_negatives(self) -> Counts:
         """Canaries that were in and are guessed out, shape (K,)."""
         return self.positives - self.true_positives
 
     @property
-    def tpr(self) -> NDArray[np.float64]:
+    def tpr(self) -> Floats:
         """Share of those in that are guessed in, in [0, 1], shape (K,)."""
         return self.true_positives / self.positives
 
     @property
-    def fpr(self) -> NDArray[np.float64]:
+    def fpr(self) -> Floats:
         """Share of those out that are guessed in, in [0, 1], shape (K,)."""
         return self.false_positives / self.negatives
 
@@ -335,8 +321,7 @@ def roc_curve(in_scores: ArrayLike, out_scores: ArrayLike) -> RocCurve:
     >>> roc_curve([0, 4, 6, 7], [1, 2, 3, 5]).area
     0.6875
     """
-    inside = np.sort(bits_array("in_scores", in_scores))
-    outside = np.sort(bits_array("out_scores", out_scores))
+    inside, outside = two_samples(in_scores, out_scores)
     thresholds = np.append(np.unique(np.concatenate([inside, outside])), np.inf)
     return RocCurve(
         thresholds=column(thresholds, np.float64),
@@ -351,8 +336,8 @@ def roc_curve(in_scores: ArrayLike, out_scores: ArrayLike) -> RocCurve:
 class RocHull:
     """Corners of the hull, from (0, 0) to (positives, negatives), shape (K,)."""
 
-    true_positives: NDArray[np.int64]
-    false_positives: NDArray[np.int64]
+    true_positives: Counts
+    false_positives: Counts
     positives: int
     negatives: int
 
@@ -392,7 +377,7 @@ def concave_hull(curve: RocCurve) -> RocHull:
     )
 
 
-def _thinned(points: NDArray[np.int64]) -> NDArray[np.int64]:
+def _thinned(points: Counts) -> Counts:
     """Drop points on or below the line between their neighbours: none of them is a corner."""
     while points.shape[1] > 2:
         (dx, dy) = np.diff(points, axis=1)
@@ -404,7 +389,7 @@ def _thinned(points: NDArray[np.int64]) -> NDArray[np.int64]:
     return points
 
 
-def _chain(points: NDArray[np.int64]) -> NDArray[np.int64]:
+def _chain(points: Counts) -> Counts:
     """Andrew's monotone chain over points in ascending order: the corners, (2, K)."""
     corners: list[tuple[int, int]] = []
     for x, y in points.T.tolist():

@@ -14,10 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from lmexposure._validate import bits_array, fraction, integer
 from lmexposure.errors import InputError, SettingsError
-from lmexposure.statistics.arrays import midranks
+from lmexposure.statistics.arrays import Flags, Floats, midranks
 from lmexposure.statistics.bounds.bound import Claim, Terms, refuse_unlikely_coins
-from lmexposure.statistics.bounds.claim_power import claim_power
-from lmexposure.statistics.bounds.joint import joint_bounds
+from lmexposure.statistics.bounds.joint import claim_power, joint_bounds
 from lmexposure.statistics.membership import area_under_curve, membership_metrics
 from lmexposure.statistics.results import (
     EpsilonBound,
@@ -36,14 +35,13 @@ class ScoreClass:
 
     formats: tuple[str, ...]  # names of the formats that they are of
     repetitions: int  # copies of each candidate that went in
-    scores: NDArray[np.float64]  # of the m candidates, shape (m,); higher = more likely in
-    included: NDArray[np.bool_]  # whether each went in, shape (m,)
-    # scores of n texts that were no candidates and never in, shape (n,)
-    references: NDArray[np.float64]
+    scores: Floats  # of the m candidates, shape (m,); higher = more likely in
+    included: Flags  # whether each went in, shape (m,)
+    references: Floats  # scores of n texts that were no candidates and never in, shape (n,)
     references_left_out: int = 0  # of these formats, since places among them would not compare
 
     @property
-    def outside(self) -> NDArray[np.float64]:
+    def outside(self) -> Floats:
         """Scores of all that was never in: candidates left out, then references."""
         return np.concatenate([self.scores[~self.included], self.references])
 
@@ -80,7 +78,9 @@ def score_classes(
     Source: proof in this docstring.
     """
     values, role = bits_array("scores", scores), np.atleast_1d(np.asarray(roles, dtype=str))
-    copies, form = _whole(repetitions), np.atleast_1d(np.asarray(formats, dtype=str))
+    copies = np.atleast_1d(np.asarray(repetitions, dtype=np.float64))
+    copies = np.where(np.isfinite(copies), copies, 0.5)  # refused where it matters
+    form = np.atleast_1d(np.asarray(formats, dtype=str))
     if len({values.size, role.size, copies.size, form.size}) > 1:
         raise InputError(
             f"{values.size} scores, {role.size} roles, {copies.size} repetitions and {form.size} "
@@ -99,13 +99,8 @@ def score_classes(
     names = list(dict.fromkeys(form.tolist()))
     groups = [tuple(names)] if pooled else [(name,) for name in names]
     generator = np.random.default_rng(integer("seed", seed, low=0))
-    columns = _Columns(values, role, np.where(candidate, copies, 0), form)
-    return [found for group in groups for found in columns.classes(group, generator)]
-
-
-def _whole(repetitions: ArrayLike) -> NDArray[np.float64]:
-    copies = np.atleast_1d(np.asarray(repetitions, dtype=np.float64))
-    return np.where(np.isfinite(copies), copies, 0.5)  # refused where it matters
+    columns = values, role, np.where(candidate, copies, 0), form
+    return [found for group in groups for found in _classes(columns, group, generator)]
 
 
 @dataclass(frozen=True)
@@ -113,11 +108,11 @@ class _Part:
     """The texts of one format in a class: candidates (m,), whether they were in, references."""
 
     format: str
-    scores: NDArray[np.float64]
-    included: NDArray[np.bool_]
-    references: NDArray[np.float64]
+    scores: Floats
+    included: Flags
+    references: Floats
 
-    def thinned(self, kept: int, generator: np.random.Generator) -> NDArray[np.float64]:
+    def thinned(self, kept: int, generator: np.random.Generator) -> Floats:
         """As many references, in their order."""
         if kept == self.references.size:
             return self.references
@@ -125,35 +120,24 @@ class _Part:
         return self.references[np.sort(chosen)]
 
 
-@dataclass(frozen=True)
-class _Columns:
-    """What is known of each text, checked; each shape (N,), `copies` 0 for no candidate."""
+# Of each text its score, role, copies (0 for no candidate) and format, checked; each shape (N,).
+_Columns = tuple[Floats, NDArray[np.str_], Floats, NDArray[np.str_]]
 
-    scores: NDArray[np.float64]
-    role: NDArray[np.str_]
-    copies: NDArray[np.float64]
-    form: NDArray[np.str_]
 
-    def classes(
-        self, group: tuple[str, ...], generator: np.random.Generator
-    ) -> Iterator[ScoreClass]:
-        """A class for each number of repetitions that a candidate of these formats has."""
-        inside = np.isin(self.form, group)
-        counts = np.unique(self.copies[inside & (self.copies > 0)])
-        for count in counts.tolist():
-            parts = [self._part(name, count) for name in group]
-            parts = [part for part in parts if part.scores.size]
-            yield _pooled(parts, int(count), generator)
-
-    def _part(self, name: str, count: float) -> _Part:
-        own = self.form == name
-        candidates = own & (self.copies == count)
-        return _Part(
-            format=name,
-            scores=self.scores[candidates],
-            included=self.role[candidates] == "canary",
-            references=self.scores[own & (self.role == "reference")],
-        )
+def _classes(
+    columns: _Columns, group: tuple[str, ...], generator: np.random.Generator
+) -> Iterator[ScoreClass]:
+    """A class for each number of repetitions that a candidate of these formats has."""
+    scores, role, copies, form = columns
+    for count in np.unique(copies[np.isin(form, group) & (copies > 0)]).tolist():
+        parts = []
+        for name in group:
+            own = form == name
+            candidates, references = own & (copies == count), own & (role == "reference")
+            if candidates.any():
+                included = role[candidates] == "canary"
+                parts.append(_Part(name, scores[candidates], included, scores[references]))
+        yield _pooled(parts, int(count), generator)
 
 
 def _pooled(parts: list[_Part], count: int, generator: np.random.Generator) -> ScoreClass:
@@ -184,9 +168,7 @@ def _comparable(parts: list[_Part]) -> list[int]:
     return [ratio * unit for unit in units]
 
 
-def _places(
-    own: NDArray[np.float64], others: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _places(own: Floats, others: Floats) -> tuple[Floats, Floats]:
     """Scores of one format's candidates and references as shares of a rank among both."""
     places = midranks(np.concatenate([own, others])) / (own.size + others.size)
     return places[: own.size], places[own.size :]
@@ -228,7 +210,10 @@ def privacy_of(  # noqa: PLR0913 - a public door: its parameters are its options
                 repetitions=group.repetitions,
                 seed=seed,
             )
-            _refuse_unlikely(classes, inclusion_probability)
+            if inclusion_probability is not None:  # what all would hardly give, though each might
+                went_in = sum(int(np.count_nonzero(each.included)) for each in classes)
+                tossed = sum(each.included.size for each in classes)
+                refuse_unlikely_coins(went_in, tossed, inclusion_probability)
         except SettingsError:
             raise
         except InputError as failure:  # all candidates of the class on one side, for one
@@ -254,13 +239,6 @@ def privacy_of(  # noqa: PLR0913 - a public door: its parameters are its options
         claim=check,
         notes=(*_left_out(classes), *_reversed(classes, level, if_reversed)),
     )
-
-
-def _refuse_unlikely(classes: Sequence[ScoreClass], probability: float | None) -> None:
-    """Refuse coins that all classes together would hardly ever give, though each might."""
-    if probability is not None:
-        went_in = sum(int(np.count_nonzero(group.included)) for group in classes)
-        refuse_unlikely_coins(went_in, sum(group.included.size for group in classes), probability)
 
 
 def _left_out(classes: Sequence[ScoreClass]) -> Iterator[str]:
@@ -309,9 +287,7 @@ def _largest(primary: Sequence[tuple[EpsilonBound, ScoreClass]]) -> PrimaryBound
 
 
 def _power(
-    claim: Claim,
-    primary: Sequence[tuple[EpsilonBound, ScoreClass]],
-    probability: float | None,
+    claim: Claim, primary: Sequence[tuple[EpsilonBound, ScoreClass]], probability: float | None
 ) -> dict[str, Any]:
     """What the class that could show most could have shown; nothing without coins."""
     if probability is None or not primary:

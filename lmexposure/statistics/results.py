@@ -1,8 +1,7 @@
 """What the statistics find, as a result holds it; without numpy, so that a gate answers fast.
 
 Exposures and log-perplexities are in bits, epsilon in nats. Of an exposure and of an epsilon,
-higher = more leaks; of a log-perplexity, lower = more memorised. A record has these as fields and
-reads them to the leaf.
+higher = more leaks; of a log-perplexity, lower = more memorised.
 """
 
 import math
@@ -44,8 +43,7 @@ Method = Literal[
 Validity = Literal["any-dp", "iid-scores", "gaussian", "asymptotic", "bayesian"]
 Verdict = Literal["contradicted", "consistent", "cannot tell"]
 
-# Two tests share a false alarm rate of 5 % (Bonferroni).
-_P_VALUE_EACH = 0.025
+_P_VALUE_EACH = 0.025  # two tests share a false alarm rate of 5 % (Bonferroni)
 _POINT = (
     "a point value, not a bound: it says nothing about what another sample would give",
     "pure differential privacy (delta = 0)",
@@ -68,8 +66,7 @@ class Estimate(Found):
     capped: bool  # the value is a lower bound
     # the rank among all of R, inserted ones too; None where it is not known
     place: Annotated[BigInteger, Ge(1)] | None = None
-    # draws, effective_draws: behind an "importance" estimate, and how many independent ones they
-    # are worth; None for others
+    # draws, effective_draws: behind an "importance" estimate, and what they are worth
     draws: Count | None = None
     effective_draws: NotNegative | None = None
     steps: Count | None = None  # model steps that it took; None where it took none of its own
@@ -170,8 +167,7 @@ class MeanInterval(Found):
     low: Number | None
     high: Number | None
     level: Rate  # coverage wanted
-    # "bca", "normal", or "none" where there is no interval
-    method: Literal["bca", "normal", "none"]
+    method: Literal["bca", "normal", "none"]  # "none" where there is no interval
     # resamples, seed: of the bootstrap; 0 resamples where none were drawn
     resamples: Count
     seed: BigInteger
@@ -248,8 +244,7 @@ class GuessingTest(Found):
     n: Positive  # canaries of the class
     references: Positive  # that they were shuffled with
     groups: Count  # of canaries and references that were ranked apart
-    # "memorised" (one-sided), or "different" for controls
-    alternative: Literal["memorised", "different"]
+    alternative: Literal["memorised", "different"]  # one-sided, or two-sided for controls
     # permutations, seed: behind it
     permutations: Positive
     seed: BigInteger
@@ -271,9 +266,7 @@ class ExposureSummary(Found):
     level: Rate  # coverage of the intervals
     notes: Rows[str]  # where an interval is missing or rough
     mean_interval: MeanInterval  # of the mean
-    # the class next to the format's controls; None for the controls themselves, and where there are
-    # none
-    controls: ControlsComparison | None
+    controls: ControlsComparison | None  # the class next to the format's controls, if it has any
     guessing: GuessingBaseline  # what guessing gives
 
 
@@ -300,17 +293,12 @@ class EpsilonBound(Found):
     value: Nats  # epsilon is at least this with confidence 1 - significance
     significance: Rate  # how often, at most, `value` may lie above the true epsilon
     delta: Delta  # of the pair (epsilon, delta) that `value` bounds, for one document
-    # for which trainings it holds: "any-dp" for every one; the others are in the glossary
-    validity: Validity
+    validity: Validity  # for which trainings it holds, as in the glossary; "any-dp" for every one
     counts: dict[str, Count]  # what was counted, by name
-    # the score above which a canary was guessed to be in; None: no single one
-    threshold: float | None
+    threshold: float | None  # the score above which a canary was guessed to be in, if it is one
     threshold_choice: str  # how it, or what takes its place, was chosen
-    # the most that `value` could have been, had the attack been perfect; None where the rule has no
-    # such end
-    max_attainable: Nats | None
-    # of a Gaussian mechanism with as much leakage; None for other rules
-    mu: NotNegative | None = None
+    max_attainable: Nats | None  # what a perfect attack would have given; None: it has no end
+    mu: NotNegative | None = None  # of a Gaussian mechanism with as much leakage, by some rules
     repetitions: Positive = 1  # copies of each canary
     unit: Literal["nats"] = "nats"  # of `value`
     adjacency: str = ""  # which data sets count as neighbours
@@ -355,8 +343,7 @@ class JointBounds(Found):
     others: Rows[EpsilonBound]  # what else the data supports
     refused: Rows[RefusedBound]  # what it does not
     significance: Rate  # of all of them together
-    # with which each candidate went in; None where a fixed number did
-    inclusion_probability: Rate | None
+    inclusion_probability: Rate | None  # of each candidate; None where a fixed number went in
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -381,14 +368,12 @@ class TprAtFpr(Found):
     """The true-positive rate at a false-positive rate, in [0, 1]; higher = more leaks."""
 
     fpr: Rate  # the false-positive rate that is allowed
-    # of these scores; None, as the four below, where the negatives are too few for `fpr`
-    value: Share | None
+    value: Share | None  # None, as the four below, where the negatives are too few for `fpr`
     # low, high: its interval
     low: Share | None
     high: Share | None
     level: Rate  # coverage of the interval
-    # the score from which on the attack takes a candidate for one that went in
-    threshold: float | None
+    threshold: float | None  # score from which on a candidate is taken for one that went in
     false_positives: Count | None  # how many that did not go in it takes for ones that did
     positives: Count  # scores of candidates that went in
     negatives: Count  # scores of candidates that did not
@@ -409,8 +394,7 @@ class CellRate(Found):
     # low, high: its interval, for which models are the units; None where there is none
     low: Share | None
     high: Share | None
-    # why there is no number, and how many models it takes; None where there is one
-    note: str | None
+    note: str | None  # why there is no number, and how many models it takes
 
     def __post_init__(self) -> None:
         if self.value is None and self.note is None:
@@ -422,8 +406,7 @@ class Membership(Found):
     """How well scores tell candidates that went in from those that did not."""
 
     area_under_curve: AreaUnderCurve  # over all thresholds
-    # how many that went in are found, at few false positives; a row for each false-positive rate
-    tpr_at_fpr: Rows[TprAtFpr]
+    tpr_at_fpr: Rows[TprAtFpr]  # how many that went in are found, for each false-positive rate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -460,34 +443,27 @@ class ClaimCheck(Found):
     claimed_epsilon: Nats  # in nats
     claimed_delta: Delta  # of the same claim
     bound: Nats | None = None  # the primary bound; None where there is none
-    # the most that it could have been; None where there is no such end
-    max_attainable: Nats | None = None
+    max_attainable: Nats | None = None  # the most that it could have been, if it has an end
     significance: Share | None = None  # how often, at most, a true claim is contradicted
     # validity, method: of the bound
     validity: Validity | None = None
     method: str | None = None
-    # what a perfect attack shows at least, with probability `power`; None, as the two below, where
-    # no coins were tossed
+    # what a perfect attack shows at least; None, as the two below, where no coins were tossed
     could_show: Nats | None = None
-    # the smallest true epsilon at which an ideal attack contradicts the claim with probability
-    # `power`; None where no leak, however large, would
+    # the smallest true epsilon at which an ideal attack contradicts the claim; None where none does
     refutable_from: Nats | None = None
-    power: Rate | None = None  # with which this is so
+    power: Rate | None = None  # probability with which both are so
 
     def __post_init__(self) -> None:
         if (self.could_show is None) != (self.power is None):
             raise ValueError(f"could_show={self.could_show}, but power={self.power}")
-        lacks_most = self.verdict == "consistent" and self.max_attainable is None
-        if lacks_most or (self.verdict != "cannot tell" and self.bound is None):
+        verdict, bound, most = self.verdict, self.bound, self.max_attainable
+        past = bound is not None and bound > self.claimed_epsilon
+        wrong = bound is None or past != (verdict == "contradicted")
+        if verdict != "cannot tell" and (wrong or (verdict == "consistent" and most is None)):
             raise ValueError(
-                f"the claim of epsilon {self.claimed_epsilon:g} is said to be {self.verdict!r}, "
-                f"with a bound of {self.bound}, and at most {self.max_attainable} attainable"
-            )
-        past = self.bound is not None and self.bound > self.claimed_epsilon
-        if past != (self.verdict == "contradicted") and self.verdict != "cannot tell":
-            raise ValueError(
-                f"the claim of epsilon {self.claimed_epsilon:g} is said to be {self.verdict!r}, "
-                f"with a bound of {self.bound}"
+                f"the claim of epsilon {self.claimed_epsilon:g} is said to be {verdict!r}, with a "
+                f"bound of {bound}, and at most {most} attainable"
             )
 
 
@@ -495,13 +471,10 @@ class ClaimCheck(Found):
 class Privacy(Found):
     """Bounds on epsilon with their conditions, membership metrics, and a verdict on a claim."""
 
-    # with which each candidate went in by its own coin; None where a fixed number of canaries went
-    # in
-    inclusion_probability: Rate | None
+    inclusion_probability: Rate | None  # of each candidate's coin; None: a fixed number went in
     significance: Rate  # of all bounds here together
     deltas: Rows[Delta]  # for which epsilon is bounded, the primary bound's first
-    # the largest of the classes' primary bounds; None where no class has one
-    primary: PrimaryBound | None
+    primary: PrimaryBound | None  # the largest of the classes' primary bounds, if any has one
     max_attainable: Nats | None  # the most that a perfect attack on these classes would have shown
     classes: Rows[PrivacyClass]  # by repetitions, and by format where formats are not pooled
     claim: ClaimCheck | None  # None where nothing was claimed

@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import special
 
 from lmexposure._quantiles import fewest_refits
 from lmexposure._validate import bits_array, fraction, integer
 from lmexposure.errors import InputError
-from lmexposure.statistics.arrays import column, finite_or_none
+from lmexposure.statistics.arrays import Flags, Floats, column, finite_or_none
 from lmexposure.statistics.results import Estimate, GoodnessOfFit
 
 _LOG_SQRT_TAU = 0.5 * math.log(2 * math.pi)
@@ -56,16 +56,16 @@ class SkewNormal:
     scale: float
     shape: float
 
-    def log_cdf(self, x: ArrayLike) -> NDArray[np.float64]:
+    def log_cdf(self, x: ArrayLike) -> Floats:
         """Natural logarithm of P(X <= x), shape of x."""
         z = (np.asarray(x, np.float64) - self.location) / self.scale
         return skew_normal_log_cdf(z, self.shape)
 
-    def exposure(self, x: ArrayLike) -> NDArray[np.float64]:
+    def exposure(self, x: ArrayLike) -> Floats:
         """-log2 P(X <= x) in bits, shape of x; higher = further into the low tail."""
         return np.maximum(-self.log_cdf(x) / math.log(2), 0.0)
 
-    def sample(self, n: int, generator: np.random.Generator) -> NDArray[np.float64]:
+    def sample(self, n: int, generator: np.random.Generator) -> Floats:
         """Draw n independent numbers, shape (n,).
 
         Source: Henze 1986, A probabilistic representation of the skew-normal distribution.
@@ -75,7 +75,7 @@ class SkewNormal:
         return self.location + self.scale * (delta * half + math.sqrt(1 - delta**2) * whole)
 
 
-def skew_normal_log_cdf(z: ArrayLike, shape: float) -> NDArray[np.float64]:
+def skew_normal_log_cdf(z: ArrayLike, shape: float) -> Floats:
     """Logarithm of P(Z <= z) of the standard skew-normal, to about 1e-9 however far to the left.
 
     Owen's formula, F = Phi(z) - 2 T(z, shape), loses all digits to cancellation in the left tail;
@@ -97,20 +97,18 @@ def skew_normal_log_cdf(z: ArrayLike, shape: float) -> NDArray[np.float64]:
     return result
 
 
-def _log_density(z: NDArray[np.float64], shape: float) -> NDArray[np.float64]:
-    logs: NDArray[np.float64] = math.log(2) - _LOG_SQRT_TAU - z**2 / 2 + special.log_ndtr(shape * z)
-    return logs
+def _log_density(z: Floats, shape: float) -> Floats:
+    return np.asarray(math.log(2) - _LOG_SQRT_TAU - z**2 / 2 + special.log_ndtr(shape * z))
 
 
-def _slope(z: NDArray[np.float64], shape: float) -> NDArray[np.float64]:
+def _slope(z: Floats, shape: float) -> Floats:
     """Derivative of the log-density at z; positive to the left of the mode."""
     with np.errstate(over="ignore"):  # erfcx is infinite far to the right, where its share is 0
         mills = math.sqrt(2 / math.pi) / special.erfcx(-shape * z / math.sqrt(2))
-    slope: NDArray[np.float64] = -z + shape * mills
-    return slope
+    return np.asarray(-z + shape * mills)
 
 
-def _tail_log_cdf(z: NDArray[np.float64], shape: float) -> NDArray[np.float64]:
+def _tail_log_cdf(z: Floats, shape: float) -> Floats:
     """Gauss-Legendre over [z - length, z], shape (n,); beyond it lies a share below e^-40.
 
     The log-density is concave with curvature -1 at most, so that u to the left of z it has
@@ -121,8 +119,7 @@ def _tail_log_cdf(z: NDArray[np.float64], shape: float) -> NDArray[np.float64]:
     u = length[:, None] * (_NODES + 1) / 2  # (n, nodes)
     at_z = _log_density(z, shape)
     relative = np.exp(_log_density(z[:, None] - u, shape) - at_z[:, None])
-    logs: NDArray[np.float64] = at_z + np.log(length / 2 * (relative @ _WEIGHTS))
-    return logs
+    return at_z + np.log(length / 2 * (relative @ _WEIGHTS))
 
 
 def fit_skew_normal(bits: ArrayLike) -> SkewNormal:
@@ -151,39 +148,32 @@ def fit_skew_normal(bits: ArrayLike) -> SkewNormal:
     return _in_bits(min(fits, key=lambda fit: float(stats.skewnorm.nnlf(fit, z))), mean, deviation)
 
 
-def refit(bits: NDArray[np.float64]) -> SkewNormal:
+def refit(bits: Floats) -> SkewNormal:
     """The likeliest curve of a sample that follows one: there the moments' start suffices."""
     mean, deviation = float(bits.mean()), float(bits.std())
     return _in_bits(_search((bits - mean) / deviation), mean, deviation)
 
 
-def _search(z: NDArray[np.float64], start: _Parameters | None = None) -> _Parameters:
+def _search(z: Floats, start: _Parameters | None = None) -> _Parameters:
     """What scipy's search finds from `start`, or from the sample's moments."""
     from scipy import stats
 
-    if start is None:
-        shape, location, scale = stats.skewnorm.fit(z, optimizer=_simplex)
-    else:
-        shape, location, scale = stats.skewnorm.fit(
-            z, start[0], loc=start[1], scale=start[2], optimizer=_simplex
-        )
+    begun = {} if start is None else {"loc": start[1], "scale": start[2]}
+    shape, location, scale = stats.skewnorm.fit(z, *(start or ())[:1], **begun, optimizer=_simplex)
     if abs(shape) > _LARGEST_SHAPE:
         fixed = math.copysign(_LARGEST_SHAPE, shape)
         shape, location, scale = stats.skewnorm.fit(z, fa=fixed, loc=location, scale=scale)
     return float(shape), float(location), float(scale)
 
 
-def _simplex(
-    _scipys: object, start: NDArray[np.float64], *, args: tuple[NDArray[np.float64]], disp: int
-) -> NDArray[np.float64]:
+def _simplex(_scipys: object, start: Floats, *, args: tuple[Floats], disp: int) -> Floats:
     """The search that scipy makes, step for step, with a likelihood in a third of the time."""
     from scipy import optimize
 
-    found: NDArray[np.float64] = optimize.fmin(_minus_log_likelihood, start, args=args, disp=disp)
-    return found
+    return np.asarray(optimize.fmin(_minus_log_likelihood, start, args=args, disp=disp))
 
 
-def _minus_log_likelihood(parameters: NDArray[np.float64], x: NDArray[np.float64]) -> float:
+def _minus_log_likelihood(parameters: Floats, x: Floats) -> float:
     """As scipy's, without its checks and penalties at each of hundreds of steps."""
     shape, location, scale = parameters
     if not (scale > 0 and math.isfinite(shape)):
@@ -192,7 +182,7 @@ def _minus_log_likelihood(parameters: NDArray[np.float64], x: NDArray[np.float64
     return float(x.size * math.log(scale) - total)
 
 
-def _starts(z: NDArray[np.float64]) -> Iterator[_Parameters]:
+def _starts(z: Floats) -> Iterator[_Parameters]:
     """For mean 0 and deviation 1, to either side: nearly symmetric, and nearly a half-normal."""
     for shape, end in ((1.5, float(z.min())), (-1.5, float(z.max()))):
         delta = shape / math.hypot(1, shape)
@@ -216,7 +206,7 @@ class Fit:
     tail_bits: float
 
 
-def fit_statistics(ordered: NDArray[np.float64], curve: SkewNormal) -> Fit:
+def fit_statistics(ordered: Floats, curve: SkewNormal) -> Fit:
     """Both statistics of a curve; `ordered` are the references, ascending, shape (n,)."""
     n = ordered.size
     cdf, steps = np.exp(curve.log_cdf(ordered)), np.arange(n + 1) / n
@@ -262,15 +252,13 @@ def goodness_of_fit(observed: Fit, bootstrapped: list[Fit]) -> GoodnessOfFit:
 class SkewNormalExposure:
     """Extrapolated exposures in bits; higher = more memorised; columns of shape (n,), as given."""
 
-    value: NDArray[np.float64]
+    value: Floats
     # low, high: NaN where no refits were made
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
-    # how far `value` lies beyond log2(references), the most that the sample itself can show
-    extrapolated_bits: NDArray[np.float64]
-    # above log2 of the space's size, which no exposure can be; left as fitted
-    exceeds_space: NDArray[np.bool_]
-    below_all: NDArray[np.bool_]
+    low: Floats
+    high: Floats
+    extrapolated_bits: Floats  # of `value` beyond log2(references), the most that these can show
+    exceeds_space: Flags  # above log2 of the space's size, which no exposure can be
+    below_all: Flags
     references: int
     level: float
     seed: int
@@ -280,7 +268,7 @@ class SkewNormalExposure:
     warnings: tuple[str, ...]
 
     @property
-    def flagged(self) -> NDArray[np.bool_]:
+    def flagged(self) -> Flags:
         """Which values are not to be relied on, shape (n,)."""
         # A good fit among the references does not vouch for the tail: within 3 bits of them, values
         # were seen that were wrong by 15 and not found out by the fit.
@@ -321,12 +309,6 @@ def skew_normal_exposure(
 ) -> SkewNormalExposure:
     """Exposure of each canary as -log2 of a fitted skew-normal curve's probability below it.
 
-    Unlike the rank among references it has no cap; what it says beyond them is as good as the
-    curve, which two tests examine among the references (see `GoodnessOfFit`) and nothing examines
-    beyond them: all such values are flagged. The tests and the interval need refits: 199 take
-    about 3 seconds for 100 references, and 8 for 10,000. Without
-    (`bootstraps=None`) there is neither, and every value is flagged.
-
     Source: Carlini et al. 2019, The Secret Sharer, section 4 (approximation by distribution
     modelling); percentile interval, Davison and Hinkley 1997, section 5.3.
     """
@@ -345,7 +327,11 @@ def skew_normal_exposure(
     if bootstraps is not None:
         fits = bootstrap_fits(curve, references.size, bootstraps=bootstraps, seed=seed)
         goodness = goodness_of_fit(fit_statistics(references, curve), fits)
-        low, high = _percentiles(canaries, value, fits, level)
+        # The percentile interval over the bootstrap curves, widened to hold the value.
+        exposures = np.stack([fit.curve.exposure(canaries) for fit in fits])  # (bootstraps, n)
+        ends = [(1 - level) / 2, (1 + level) / 2]
+        low, high = np.quantile(exposures, ends, axis=0, method="weibull")
+        low, high = np.minimum(low, value), np.maximum(high, value)
     beyond = np.maximum(value - math.log2(references.size), 0.0)
     exceeds, below = value > space_bits, canaries < references[0]
     return SkewNormalExposure(
@@ -363,16 +349,6 @@ def skew_normal_exposure(
         warnings=_about_the_curve(curve, goodness)
         + _warnings(beyond, below, exceeds, references.size),
     )
-
-
-def _percentiles(
-    canaries: NDArray[np.float64], value: NDArray[np.float64], fits: list[Fit], level: float
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Percentile interval over the bootstrap curves, widened to hold the value, shape (n,) each."""
-    exposures = np.stack([fit.curve.exposure(canaries) for fit in fits])  # (bootstraps, n)
-    ends = [(1 - level) / 2, (1 + level) / 2]
-    low, high = np.quantile(exposures, ends, axis=0, method="weibull")
-    return np.minimum(low, value), np.maximum(high, value)
 
 
 def _about_the_curve(curve: SkewNormal, goodness: GoodnessOfFit | None) -> tuple[str, ...]:
@@ -398,12 +374,7 @@ def _below(references: int) -> str:
     return f"DO NOT RELY ON THIS: read off the curve below all {references} references"
 
 
-def _warnings(
-    beyond: NDArray[np.float64],
-    below: NDArray[np.bool_],
-    exceeds: NDArray[np.bool_],
-    references: int,
-) -> tuple[str, ...]:
+def _warnings(beyond: Floats, below: Flags, exceeds: Flags, references: int) -> tuple[str, ...]:
     """What concerns some of the canaries, with their number."""
     lines = []
     if (beyond > 0).any():

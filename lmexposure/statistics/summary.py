@@ -7,19 +7,15 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
 from lmexposure._quantiles import ExposureEstimate
 from lmexposure._validate import bits_array, fraction, integer
 from lmexposure.errors import InputError
-from lmexposure.statistics.arrays import midranks
+from lmexposure.statistics.arrays import Counts, Flags, Floats, midranks
 from lmexposure.statistics.exposures import SampledExposure
-from lmexposure.statistics.intervals import (
-    estimated_quantile,
-    mean_interval,
-    quantile_interval,
-)
+from lmexposure.statistics.intervals import estimated_quantile, mean_interval, quantile_interval
 from lmexposure.statistics.results import (
     GUESSING,
     ControlsComparison,
@@ -47,9 +43,6 @@ def compare_with_controls(
     control_estimates: Sequence[ExposureEstimate] | None = None,
 ) -> ControlsComparison:
     """Summary of the controls, and the one-sided Mann-Whitney test of canaries against them.
-
-    All canaries share one set of references, so that their exposures are dependent; under
-    exchangeability permuting them with the controls stays exact all the same.
 
     Source: Mann and Whitney 1947; Phipson and Smyth 2010, p = (1 + as extreme) /
     (1 + permutations).
@@ -83,12 +76,12 @@ def compare_with_controls(
     )
 
 
-def _wins(ranks: NDArray[np.int64], n: int) -> float:
+def _wins(ranks: Counts, n: int) -> float:
     """Mann and Whitney's U: pairs in which one of the first n is the higher one."""
     return float(ranks[:n].sum() - n * (n + 1)) / 2
 
 
-def _by_permutation(ranks: NDArray[np.int64], n: int, permutations: int, seed: int) -> float:
+def _by_permutation(ranks: Counts, n: int, permutations: int, seed: int) -> float:
     """Share of permutations with the first n as high or higher, by drawing the smaller sample."""
     generator, rest = np.random.default_rng(seed), ranks.size - n
     few = min(n, rest)
@@ -104,7 +97,7 @@ def _by_permutation(ranks: NDArray[np.int64], n: int, permutations: int, seed: i
     return (1 + extreme) / (1 + permutations)
 
 
-def _by_normal(ranks: NDArray[np.int64], n: int) -> float:
+def _by_normal(ranks: Counts, n: int) -> float:
     """Normal approximation; the variance is the one with these ties, half a pair is continuity."""
     total, m = ranks.size, ranks.size - n
     spread = np.var(ranks / 2) * total / (total - 1)
@@ -167,10 +160,7 @@ def exposure_summary(  # noqa: PLR0913 - a public door: its parameters are its o
 
 
 def _quantile(
-    exposures: NDArray[np.float64],
-    estimates: Sequence[ExposureEstimate] | None,
-    quantile: float,
-    level: float,
+    exposures: Floats, estimates: Sequence[ExposureEstimate] | None, quantile: float, level: float
 ) -> QuantileInterval:
     if estimates is None:
         return quantile_interval(exposures, quantile, level=level)
@@ -182,10 +172,7 @@ def _quantile(
 
 
 def _notes(
-    exposures: NDArray[np.float64],
-    caps: NDArray[np.bool_],
-    quartiles: list[QuantileInterval],
-    mean: MeanInterval,
+    exposures: Floats, caps: Flags, quartiles: list[QuantileInterval], mean: MeanInterval
 ) -> tuple[str, ...]:
     """What is missing, and what is only a lower bound."""
     notes = [quartile.note for quartile in quartiles if quartile.note is not None]

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from lmexposure.studies import SweepPlan, SweepResult, SweepSettings
     from lmexposure.sweeps.analysis import analyse
-    from lmexposure.sweeps.attacks import Group, attack_cells
     from lmexposure.sweeps.driver import (
         check_workers,
         collect,
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     )
     from lmexposure.sweeps.matrices import Matrices, read_matrices
     from lmexposure.sweeps.plan import prepare
-    from lmexposure.sweeps.rates import part_rates, places_of_kinds
+    from lmexposure.sweeps.rates import Group, attack_cells, part_rates, places_of_kinds
     from lmexposure.sweeps.task import SweepDirectory, run_task, train_alone
 else:
     from lmexposure._lazy import lazy_face as _lazy_face

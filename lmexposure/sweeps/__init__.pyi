@@ -4,8 +4,6 @@ from lmexposure.studies import SweepPlan as SweepPlan
 from lmexposure.studies import SweepResult as SweepResult
 from lmexposure.studies import SweepSettings as SweepSettings
 from lmexposure.sweeps.analysis import analyse as analyse
-from lmexposure.sweeps.attacks import Group as Group
-from lmexposure.sweeps.attacks import attack_cells as attack_cells
 from lmexposure.sweeps.driver import check_workers as check_workers
 from lmexposure.sweeps.driver import collect as collect
 from lmexposure.sweeps.driver import sweep as sweep
@@ -15,6 +13,8 @@ from lmexposure.sweeps.driver import workers_for as workers_for
 from lmexposure.sweeps.matrices import Matrices as Matrices
 from lmexposure.sweeps.matrices import read_matrices as read_matrices
 from lmexposure.sweeps.plan import prepare as prepare
+from lmexposure.sweeps.rates import Group as Group
+from lmexposure.sweeps.rates import attack_cells as attack_cells
 from lmexposure.sweeps.rates import part_rates as part_rates
 from lmexposure.sweeps.rates import places_of_kinds as places_of_kinds
 from lmexposure.sweeps.task import SweepDirectory as SweepDirectory

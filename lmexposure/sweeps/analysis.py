@@ -1,42 +1,56 @@
 """What the matrices of a sweep mean: rates, the worst canary, epsilon.
 
-And what a reader must know: too few models, lost ones, coins that decide nothing.
+Of the epsilon of the training recipe question by question; canaries of each number of repetitions
+are a class of their own, at a share of the significance. And what a reader must know: too few
+models, lost ones, coins that decide nothing.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from math import comb
+from typing import Any, Literal
 
 import numpy as np
 
 from lmexposure._files import canonical_json, sha256_bytes
-from lmexposure._style import are, count, listed, percent, short, visible
-from lmexposure.errors import ResultError
-from lmexposure.statistics import models_needed
+from lmexposure._style import are, count, listed, percent, short, times, visible
+from lmexposure.errors import InputError, ResultError
+from lmexposure.statistics import (
+    EpsilonBound,
+    LargestBound,
+    models_needed,
+    one_run_audit,
+    per_model_epsilon,
+    per_text_epsilon,
+    together_epsilon,
+)
 from lmexposure.studies import (
     MOST_LOST,
     FailedModel,
+    SweepBound,
     SweepEpsilon,
     SweepModel,
-    SweepOptions,
     SweepPlan,
     SweepResult,
     SweepScore,
-    SweepText,
     Utility,
     WorstText,
 )
-from lmexposure.sweeps.attacks import Group, attack_cells
 from lmexposure.sweeps.counterfactual import counterfactual_of
-from lmexposure.sweeps.epsilon_of_sweep import (
-    EXACTLY_HALF,
-    NO_CANARY,
-    Claims,
-    bound_of_worst,
-    claims,
-)
-from lmexposure.sweeps.matrices import Matrices
+from lmexposure.sweeps.matrices import Flags, Floats, Matrices
 from lmexposure.sweeps.power import power_of
-from lmexposure.sweeps.rates import PerText, primary_of, score_rows
+from lmexposure.sweeps.rates import (
+    Group,
+    PerText,
+    attack_cells,
+    or_none,
+    primary_of,
+    score_rows,
+    separated,
+    ties,
+)
 
 
 def analyse(
@@ -47,13 +61,7 @@ def analyse(
     models: Sequence[SweepModel],
     failed: Sequence[FailedModel] = (),
 ) -> SweepResult:
-    """Everything that a sweep says, as its settings fixed it beforehand.
-
-    Rates are of leave-one-out scores of all cells; texts by themselves, and bounds on epsilon of
-    all cells and of each text, are of raw scores; what a text changes is in bits a token, whatever
-    score decides. The primary score and attack decide alone: the others are shown beside them, and
-    the best of them is never chosen.
-    """
+    """Everything that a sweep says, as its settings fixed it beforehand."""
     numbers = [model.number for model in models]
     whole, everyone = matrices, models
     if sorted(numbers) != matrices.numbers.tolist():
@@ -66,19 +74,28 @@ def analyse(
             f"score={plan.settings.score!r} was to decide, and the models have no such score; they "
             f"have {', '.join(matrices.scores)}: sweep again with one of these"
         )
-    matrices, models = _deciding(whole, everyone, plan)
+    first = plan.settings.models
+    models = [model for model in everyone if model.number < first]
+    if not models:
+        raise ResultError(
+            f"all {first:,} models with all canaries diverged; prepare another sweep with a lower "
+            "learning rate"
+        )
+    # The others are for `power` alone.
+    matrices = whole.of_models(whole.numbers < first)
     groups = [Group.of(name, plan.scored, matrices) for name in ("canaries", "population")]
     canaries, population = groups
     scores = tuple(row for group in groups if group.texts for row in score_rows(group, plan))
-    claimed = _claims(plan, canaries)
-    of_canaries = None if claimed is None else claimed.of_texts
-    ordinary = _ordinary(plan, population)
+    epsilon, of_canaries = claims(plan, canaries)
+    ordinary = PerText.of(population, plan) if population.texts else None
+    # Whoever has a seed that was chosen, and the formats, can draw the secrets.
+    run = plan.settings.run.model_copy(update={"seed": None})
     return SweepResult.now(
         inputs_sha256=sha256_bytes(canonical_json([plan.sha256, whole.sha256])),
         plan_sha256=plan.sha256,
         manifest_sha256=plan.manifest_sha256,
         matrices_sha256=whole.sha256,
-        settings=_shown(plan.settings),
+        settings=plan.settings.model_copy(update={"run": run}),
         models=len(models),
         failed=tuple(sorted(failed, key=lambda model: model.number)),
         canaries=len(canaries.texts),
@@ -87,61 +104,20 @@ def analyse(
         documents=documents,
         utility=_utility(models),
         scores=scores,
-        texts=_texts(claimed),
-        worst=_worst(plan, of_canaries),
-        worst_of_population=_worst(plan, ordinary),
-        epsilon=_nothing(plan) if claimed is None else claimed.epsilon,
+        texts=() if of_canaries is None else tuple(map(of_canaries.row, range(canaries.size))),
+        worst=worst_text(plan, of_canaries),
+        worst_of_population=worst_text(plan, ordinary),
+        epsilon=epsilon,
         counterfactual=counterfactual_of(matrices, plan, (of_canaries, ordinary)),
         power=power_of(whole, plan, everyone),
-        warnings=remarks(plan, matrices, models, failed, scores),
-    )
-
-
-def _deciding(
-    matrices: Matrices, models: Sequence[SweepModel], plan: SweepPlan
-) -> tuple[Matrices, list[SweepModel]]:
-    """Those that can have all canaries; the others are for `power` alone."""
-    first = plan.settings.models
-    deciding = [model for model in models if model.number < first]
-    if not deciding:
-        raise ResultError(
-            f"all {first:,} models with all canaries diverged; prepare another sweep with a lower "
-            "learning rate"
-        )
-    return matrices.of_models(matrices.numbers < first), deciding
-
-
-def _claims(plan: SweepPlan, canaries: Group) -> Claims | None:
-    """Each canary by itself, and epsilon; None where there are no canaries."""
-    if not canaries.texts:
-        return None
-    score, attack = primary_of(canaries, plan)
-    of_texts = PerText.of(canaries, score, plan.settings.significance)
-    return claims(plan, of_texts, attack_cells(canaries, score, attack))
-
-
-def _texts(claimed: Claims | None) -> tuple[SweepText, ...]:
-    if claimed is None:
-        return ()
-    return tuple(claimed.of_texts.row(place) for place in range(len(claimed.of_texts.tpr)))
-
-
-def _ordinary(plan: SweepPlan, population: Group) -> PerText | None:
-    if not population.texts:
-        return None
-    score, _ = primary_of(population, plan)
-    return PerText.of(population, score, plan.settings.significance)
-
-
-def _worst(plan: SweepPlan, of_texts: PerText | None) -> WorstText | None:
-    if of_texts is None:
-        return None
-    return of_texts.worst_row(bound_of_worst(plan, of_texts))
-
-
-def _nothing(plan: SweepPlan) -> SweepEpsilon:
-    return SweepEpsilon(
-        primary=None, significance=plan.settings.significance, bounds=(), refused=(NO_CANARY,)
+        warnings=(
+            *_lost(plan, failed),
+            *_not_learned(models),
+            *_coins(plan, canaries),
+            *_too_few(plan, canaries, len(models)),
+            *_unresolved(scores, len(models), plan.settings.level),
+            *_many_canaries(canaries, models),
+        ),
     )
 
 
@@ -158,34 +134,9 @@ def _utility(models: Sequence[SweepModel]) -> Utility:
     )
 
 
-def _shown(settings: SweepOptions) -> SweepOptions:
-    """Without a seed that was chosen: whoever has it, and the formats, can draw the secrets."""
-    run = settings.run.model_copy(update={"seed": None})
-    return settings.model_copy(update={"run": run})
-
-
 _MUCH = 0.1  # of what a model learns; more canaries than that make it another model
 _SHOWN = 5  # names in a sentence
 _FARTHEST = 10**5  # models that are still an answer
-
-
-def remarks(
-    plan: SweepPlan,
-    matrices: Matrices,
-    models: Sequence[SweepModel],
-    failed: Sequence[FailedModel],
-    scores: Sequence[SweepScore],
-) -> tuple[str, ...]:
-    """All that is not as it should be, a sentence each."""
-    canaries = Group.of("canaries", plan.scored, matrices)
-    return (
-        *_lost(plan, failed),
-        *_not_learned(models),
-        *_coins(plan, canaries),
-        *_too_few(plan, canaries, len(matrices.numbers)),
-        *_unresolved(scores, len(matrices.numbers), plan.settings.level),
-        *_many_canaries(canaries, models),
-    )
 
 
 def _lost(plan: SweepPlan, failed: Sequence[FailedModel]) -> Iterator[str]:
@@ -283,8 +234,6 @@ def _unresolved(scores: Sequence[SweepScore], models: int, level: float) -> Iter
 
 def _many_canaries(canaries: Group, models: Sequence[SweepModel]) -> Iterator[str]:
     """Whether the canaries make the models others than the corpus alone would."""
-    if not models:
-        return
     a_model = [m.training.tokens / m.training.epochs for m in models if m.training.epochs > 0]
     lengths = zip(canaries.texts, canaries.columns, strict=True)
     widths = canaries.matrices.token_bits
@@ -295,3 +244,114 @@ def _many_canaries(canaries: Group, models: Sequence[SweepModel]) -> Iterator[st
             "trained on, so that these models are unlike those of the corpus alone; insert fewer, "
             "or give a larger corpus"
         )
+
+
+EXACTLY_HALF = (
+    "coins=exactly_half: a text's last coin follows from its others, so that no bound holds; sweep "
+    "with independent coins"
+)
+NO_CANARY = "no canary has coins"
+Question = Literal["together", "per_model", "per_canary"]
+_QUESTIONS: tuple[Question, ...] = ("together", "per_model", "per_canary")
+
+
+def claims(plan: SweepPlan, group: Group) -> tuple[SweepEpsilon, PerText | None]:
+    """All bounds that the coins of the canaries allow, and the canaries with a bound each."""
+    significance = plan.settings.significance
+    if not group.texts:
+        return _epsilon([], [NO_CANARY], significance, share=significance), None
+    of_texts = PerText.of(group, plan)
+    if plan.settings.coins == "exactly_half":
+        return _epsilon([], [EXACTLY_HALF], significance, share=significance), of_texts
+    judged = attack_cells(group, *primary_of(group, plan))
+    repetitions = np.array([text.repetitions for text in group.texts])
+    classes = sorted(set(repetitions.tolist()))
+    share = significance / len(classes)
+    found: list[SweepBound] = []
+    refused: list[str] = []
+    alone = of_texts.epsilon.copy()
+    for copies in classes:
+        own = np.flatnonzero(repetitions == copies)
+        coins, kinds = group.included[:, own], [group.kinds[place] for place in own]
+        two_sided = coins.any(axis=0) & ~coins.all(axis=0)
+        if not two_sided.any():
+            refused.append(
+                f"canaries inserted {times(copies)}: each was in all models or in none; train more "
+                "models"
+            )
+            continue
+        terms = {"significance": share, "repetitions": copies, "seed": ties(plan, copies)}
+        raw, left_out = of_texts.scores[:, own], judged.values[:, own]
+        for question, answer in _answers(raw, left_out, coins, kinds, terms):
+            if isinstance(answer, InputError):
+                refused.append(f"{question}, {times(copies)}: {answer}")
+                continue
+            if isinstance(answer, LargestBound):
+                bound, number = answer.bound, answer.chosen_from
+                if question == "per_canary":
+                    alone[own] = np.where(two_sided, answer.values, np.nan)
+            else:
+                bound, number = answer, 1
+            found.append(
+                SweepBound(question=question, repetitions=copies, chosen_from=number, bound=bound)
+            )
+    found.sort(key=lambda row: _QUESTIONS.index(row.question))
+    return _epsilon(found, refused, significance, share=share), replace(of_texts, epsilon=alone)
+
+
+def _answers(
+    scores: Floats, left_out: Floats, coins: Flags, kinds: Sequence[str], terms: dict[str, Any]
+) -> Iterator[tuple[Question, EpsilonBound | LargestBound | InputError]]:
+    """Each question's bound, or why there is none; by raw and by leave-one-out scores, (S, N)."""
+    rules: dict[Question, Callable[[], EpsilonBound | LargestBound]] = {
+        "together": partial(together_epsilon, scores, coins, kinds=kinds, **terms),
+        "per_model": partial(per_model_epsilon, left_out, coins, **terms),
+        "per_canary": partial(per_text_epsilon, scores, coins, **terms),
+    }
+    for question in _QUESTIONS:
+        try:
+            yield question, rules[question]()
+        except InputError as failure:
+            yield question, failure
+
+
+def worst_text(plan: SweepPlan, of_texts: PerText | None) -> WorstText | None:
+    """The worst text, if any can be judged, with a bound that pays for the choice."""
+    worst = None if of_texts is None else of_texts.worst
+    if of_texts is None or worst is None:
+        return None
+    text, among, bound = of_texts.group.texts[worst], of_texts.group.size, None
+    if plan.settings.coins != "exactly_half":
+        with suppress(InputError):  # coins that are hardly fair
+            bound = one_run_audit(
+                of_texts.scores[:, worst],
+                of_texts.group.included[:, worst],
+                significance=plan.settings.significance / among,
+                repetitions=text.repetitions,
+                seed=ties(plan, text.repetitions),
+            )
+    inside, outside = of_texts.sides(worst)
+    return WorstText(
+        id=text.id,
+        among=among,
+        tpr=or_none(of_texts.tpr[worst]),
+        p=min(1.0, float(of_texts.p[worst]) * among),
+        advantage_low=float(of_texts.low[worst]),
+        separated=separated(inside, outside),
+        bound=bound,
+        scores_in=tuple(inside.tolist()),
+        scores_out=tuple(outside.tolist()),
+    )
+
+
+def _epsilon(
+    found: list[SweepBound], refused: list[str], significance: float, *, share: float
+) -> SweepEpsilon:
+    """The record: what was named beforehand is that of the fewest repetitions."""
+    primary = next((row for row in found if row.question == "together"), None)
+    return SweepEpsilon(
+        primary=primary,
+        significance=share if primary is not None else significance,
+        bounds=tuple(found),
+        refused=tuple(refused),
+    )

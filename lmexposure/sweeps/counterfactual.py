@@ -10,6 +10,7 @@ import numpy as np
 
 from lmexposure._style import count
 from lmexposure.canaries import derive_seed
+from lmexposure.errors import InputError
 from lmexposure.statistics import (
     CounterfactualMemorisation,
     MaxTTest,
@@ -17,6 +18,7 @@ from lmexposure.statistics import (
     influence_test,
     memorisation_by_halves,
     memorisation_test,
+    per_text_epsilon,
 )
 from lmexposure.studies import (
     CounterfactualGroup,
@@ -27,10 +29,8 @@ from lmexposure.studies import (
     SweepInfluence,
     SweepPlan,
 )
-from lmexposure.sweeps.attacks import Floats, Group
-from lmexposure.sweeps.epsilon_of_sweep import paid_epsilons
-from lmexposure.sweeps.matrices import Matrices
-from lmexposure.sweeps.rates import PerText
+from lmexposure.sweeps.matrices import Floats, Matrices
+from lmexposure.sweeps.rates import Group, PerText, or_none, ties
 
 PERMUTATIONS = 999  # of models
 SPLITS = 20  # of models into halves; more change the mean little
@@ -68,7 +68,7 @@ def _group(plan: SweepPlan, per_text: PerText) -> CounterfactualGroup:
     found = counterfactual_memorisation(scores, coins, lengths=tokens, level=level)
     tested = memorisation_test(scores, coins, permutations=PERMUTATIONS, seed=_seed(plan, group))
     halves = memorisation_by_halves(scores, coins, splits=SPLITS, seed=_seed(plan, group))
-    epsilons = paid_epsilons(plan, per_text)
+    epsilons = _paid_epsilons(plan, per_text)
     greedy = _greedy(group, level)
     known = found.spread[~np.isnan(found.spread)]
     return CounterfactualGroup(
@@ -80,16 +80,38 @@ def _group(plan: SweepPlan, per_text: PerText) -> CounterfactualGroup:
                 models_in=int(found.models_in[n]),
                 models_out=int(found.models_out[n]),
                 memorised=_means(found, n),
-                log_ratio=_or_none(found.log_ratio[n]),
-                p=_or_none(tested.p[n]),
-                epsilon=_or_none(epsilons[n]),
+                log_ratio=or_none(found.log_ratio[n]),
+                p=or_none(tested.p[n]),
+                epsilon=or_none(epsilons[n]),
                 reproduced=None if greedy is None else _means(greedy, n),
             )
             for n in np.argsort(-found.value, kind="stable").tolist()
         ),
-        by_halves=tuple(_or_none(value) for value in halves),
+        by_halves=tuple(or_none(value) for value in halves),
         spread=float(np.median(known)) if known.size else None,
     )
+
+
+def _paid_epsilons(plan: SweepPlan, of_texts: PerText) -> Floats:
+    """A bound from each text alone, at a level that pays for all texts of its group."""
+    texts = of_texts.group.texts
+    found = np.full(len(texts), np.nan)
+    if plan.settings.coins == "exactly_half":
+        return found
+    repetitions = np.array([text.repetitions for text in texts])
+    for copies in sorted(set(repetitions.tolist())):
+        own = np.flatnonzero(repetitions == copies)
+        try:
+            found[own] = per_text_epsilon(
+                of_texts.scores[:, own],
+                of_texts.group.included[:, own],
+                significance=plan.settings.significance / len(texts),
+                repetitions=copies,
+                seed=ties(plan, copies),
+            ).values
+        except InputError:  # coins that are hardly fair, or a text without a score
+            continue
+    return found
 
 
 def _bits(group: Group) -> tuple[Floats, Floats]:
@@ -201,7 +223,3 @@ def _no_influence(plan: SweepPlan, matrices: Matrices) -> bool:
 def _seed(plan: SweepPlan, group: Group) -> int:
     """Of permutations and splits; no coin is from it."""
     return derive_seed(plan.seed, "sweep counterfactual", group.name)
-
-
-def _or_none(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None

@@ -6,7 +6,8 @@ not done again: a sweep that was killed goes on at the missing models, in any or
 
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import fmean
@@ -144,25 +145,22 @@ def _has_ray() -> bool:
     return find_spec("ray") is not None
 
 
-@contextmanager
-def _here(directory: SweepDirectory, board: "_Board") -> Iterator[Executor]:
+def _here(
+    directory: SweepDirectory, board: "_Board", numbers: Sequence[int]
+) -> Iterator[tuple[int, Outcome | None]]:
     """Train the models in this process, each after the other."""
-
-    def train(numbers: Sequence[int]) -> Iterator[tuple[int, Outcome | None]]:
-        for number in numbers:
-            try:
-                yield number, task(directory, number, progress=board.inside(number))
-            except BusyError:
-                yield number, None
-
-    yield train
+    for number in numbers:
+        try:
+            yield number, task(directory, number, progress=board.inside(number))
+        except BusyError:
+            yield number, None
 
 
 def _executor(
     directory: SweepDirectory, workers: int | None, address: str | None, board: "_Board"
 ) -> AbstractContextManager[Executor]:
     if workers == 1 and address is None:
-        return _here(directory, board)
+        return nullcontext(partial(_here, directory, board))
     from lmexposure.sweeps.ray_tasks import on_ray
 
     return on_ray(directory, workers=workers, address=address)
@@ -278,16 +276,12 @@ def _joined(
     progress("collecting", len(models), len(models))
     arrays = base_scores(directory)
     base = None if arrays is None else ModelScores.of(arrays, plan, "the base model")
-    return join_scores(plan, _texts(directory), scores, base)
-
-
-def _texts(directory: SweepDirectory) -> list[str]:
-    """The texts with coins, as they are in the corpus."""
     candidates = {entry.id: entry.text for entry in directory.manifest.entries}
-    return [
+    texts = [
         candidates[text.id] if text.document is None else directory.corpus.texts[text.document]
-        for text in directory.plan.scored
+        for text in plan.scored
     ]
+    return join_scores(plan, texts, scores, base)
 
 
 # Scoring reads a token forwards alone, where training goes back as well; then come sums and files.
@@ -369,8 +363,7 @@ def timed_training(
 ) -> float:
     """Seconds that the first model takes at most, training and scores, from its first steps."""
     seconds, _ = _timed(
-        steps,
-        lambda timer: train_alone(directory, 0, out=out, training=training, progress=timer),
+        steps, lambda timer: train_alone(directory, 0, out=out, training=training, progress=timer)
     )
     return seconds * _with_scores(directory)
 

@@ -17,6 +17,8 @@ from lmexposure.errors import ResultError
 from lmexposure.statistics import zlib_ratio
 from lmexposure.studies import SCORES, SweepPlan
 
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 # A hostile header is read as words of Python, and decides how much memory is asked for.
 _DAMAGED = (
     *(BadZipFile, zlib.error, ValueError, LookupError, EOFError),
@@ -29,21 +31,16 @@ TRAIN_AGAIN = "remove its directory, and the sweep trains it again"
 class ModelScores:
     """What one model says of all texts of a plan: those with coins, then those for validation."""
 
-    # of each text the bits of its scored tokens, arrays of shape (T,), lower = more expected
-    bits: tuple[NDArray[np.float64], ...]
-    # which of these tokens hold a character of the secret, arrays of shape (T,); of an ordinary
-    # document all
-    secret: tuple[NDArray[np.bool_], ...]
-    # as `statistics.min_k` gives it, shape (K + V,), higher = more likely in
-    min_k: NDArray[np.float64]
-    min_k_plus_plus: NDArray[np.float64]  # likewise
-    # of each canary whether each token of its secret was the greedy one, context by context, arrays
-    # of shape (contexts * T,)
-    matches: tuple[NDArray[np.bool_], ...]
+    bits: tuple[Floats, ...]  # of each text's scored tokens, shape (T,), lower = more expected
+    secret: tuple[Flags, ...]  # which of these hold a character of the secret; of a document all
+    min_k: Floats  # as `statistics.min_k` gives it, shape (K + V,), higher = more likely in
+    min_k_plus_plus: Floats  # likewise
+    # of each canary whether each token of its secret was the greedy one, shape (contexts * T,)
+    matches: tuple[Flags, ...]
 
     @classmethod
     def of(cls, arrays: Mapping[str, NDArray[Any]], plan: SweepPlan, name: str) -> "ModelScores":
-        """The arrays of `scoring.scores_of`, text by text."""
+        """The arrays of `scores_of`, text by text."""
         try:
             found = cls(
                 bits=split(arrays["bits"], arrays["lengths"]),
@@ -64,15 +61,9 @@ class ModelScores:
         return found
 
     @property
-    def totals(self) -> NDArray[np.float64]:
+    def totals(self) -> Floats:
         """Log-perplexity of each text, bits, shape (K + V,)."""
         return np.array([bits.sum() for bits in self.bits], dtype=np.float64)
-
-    @property
-    def secret_totals(self) -> NDArray[np.float64]:
-        """The same of the tokens of the secret alone."""
-        kept = [bits[its].sum() for bits, its in zip(self.bits, self.secret, strict=True)]
-        return np.array(kept, dtype=np.float64)
 
 
 def joined(ragged: Mapping[str, Sequence[NDArray[Any]]]) -> dict[str, NDArray[Any]]:
@@ -101,13 +92,6 @@ def npz(arrays: Mapping[str, NDArray[Any]]) -> bytes:
     return content.getvalue()
 
 
-def write_npz(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Write a .npz, readable by its owner alone, whole or not at all."""
-    content = npz(arrays)
-    with atomic_write(path, mode=PRIVATE) as stream:
-        stream.write(content)
-
-
 def read_npz(path: Path, again: str) -> dict[str, NDArray[Any]]:
     """All arrays of a .npz, which are numbers and nothing else."""
     try:
@@ -132,29 +116,25 @@ _RAGGED = ("token_bits", "secret", "matches")
 class Matrices:
     """Scores of S models and K texts with coins: canaries, then the population; see `SweepPlan`."""
 
-    # of the models, ascending, shape (S,); those that failed are missing
-    numbers: NDArray[np.int64]
-    included: NDArray[np.bool_]  # which text was in the training of which model, shape (S, K)
+    numbers: NDArray[np.int64]  # of the models that have scores, ascending, shape (S,)
+    included: Flags  # which text was in the training of which model, shape (S, K)
     # by the names of `SCORES`, each of shape (S, K), higher = more likely in; one that these models
     # do not have is not there. The population has no "label_only": NaN.
-    scores: Mapping[str, NDArray[np.float64]]
-    # log-perplexity of the documents that no model saw, shape (S, V), bits
-    validation_bits: NDArray[np.float64]
+    scores: Mapping[str, Floats]
+    validation_bits: Floats  # of the documents that no model saw, shape (S, V)
     validation_tokens: NDArray[np.int64]  # scored tokens of each of them, shape (V,)
-    # for each text the bits of its scored tokens, shape (S, T), lower = more expected
-    token_bits: tuple[NDArray[np.float64], ...]
-    # for each text which of them hold a character of its secret, shape (T,); of an ordinary
-    # document all
-    secret: tuple[NDArray[np.bool_], ...]
-    # for each text whether each token of its secret was the greedy one, context by context, shape
-    # (S, contexts * T); of the population (S, 0)
-    matches: tuple[NDArray[np.bool_], ...]
+    token_bits: tuple[Floats, ...]  # of each text's scored tokens, (S, T), lower = more expected
+    secret: tuple[Flags, ...]  # which of these hold a character of the secret; of a document all
+    # likewise whether each was the greedy one, shape (S, contexts * T); of the population (S, 0)
+    matches: tuple[Flags, ...]
 
     def save(self, path: str | Path) -> None:
-        """Write matrices.npz; the same matrices give the same bytes."""
-        write_npz(Path(path), self._arrays())
+        """Write matrices.npz, for its owner alone; the same matrices give the same bytes."""
+        content = npz(self._arrays())
+        with atomic_write(Path(path), mode=PRIVATE) as stream:
+            stream.write(content)
 
-    def of_models(self, kept: NDArray[np.bool_]) -> "Matrices":
+    def of_models(self, kept: Flags) -> "Matrices":
         """Those of some models."""
         return replace(
             self,
@@ -227,20 +207,28 @@ def join_scores(
     numbers = sorted(models)
     rows = [models[number] for number in numbers]
     for number, row in zip(numbers, rows, strict=True):
-        _check_alike(number, row, numbers[0], rows[0])
+        secrets = zip(row.secret, rows[0].secret, strict=True)
+        matches = zip(row.matches, rows[0].matches, strict=True)
+        same = all(np.array_equal(x, y) for x, y in secrets)
+        if not same or not all(x.shape == y.shape for x, y in matches):
+            raise ResultError(
+                f"models {numbers[0]} and {number} do not split the texts into the same tokens, as "
+                "one tokenizer would; remove the directories of both, and the sweep trains them "
+                "again"
+            )
     with_coins = len(plan.scored)
-    matches = _stacked([row.matches for row in rows])
-    matches += (np.zeros((len(rows), 0), dtype=bool),) * (with_coins - len(matches))
+    hits = _stacked([row.matches for row in rows])
+    hits += (np.zeros((len(rows), 0), dtype=bool),) * (with_coins - len(hits))
     unseen = rows[0].bits[with_coins:]
     return Matrices(
         numbers=np.array(numbers, dtype=np.int64),
         included=plan.included()[numbers],
-        scores=_scores(rows, texts, base, matches),
+        scores=_scores(rows, texts, base, hits),
         validation_bits=np.stack([row.totals[with_coins:] for row in rows]),
         validation_tokens=np.array([bits.size for bits in unseen], dtype=np.int64),
         token_bits=_stacked([row.bits[:with_coins] for row in rows]),
         secret=rows[0].secret[:with_coins],
-        matches=matches,
+        matches=hits,
     )
 
 
@@ -248,15 +236,16 @@ def _scores(
     rows: Sequence[ModelScores],
     texts: Sequence[str],
     base: ModelScores | None,
-    matches: Sequence[NDArray[np.bool_]],
-) -> dict[str, NDArray[np.float64]]:
+    matches: Sequence[Flags],
+) -> dict[str, Floats]:
     """By the names of `SCORES`, in their order, each of shape (S, K)."""
     kept = slice(len(texts))
     whole = np.stack([row.totals[kept] for row in rows])
-    found = {
-        "log_perplexity": -whole,
-        "secret_tokens": -np.stack([row.secret_totals[kept] for row in rows]),
-    }
+    secret = [
+        [bits[its].sum() for bits, its in zip(row.bits[kept], row.secret[kept], strict=True)]
+        for row in rows
+    ]
+    found = {"log_perplexity": -whole, "secret_tokens": -np.array(secret, dtype=np.float64)}
     if base is not None:
         found["calibrated"] = base.totals[kept] - whole
     for name in ("min_k", "min_k_plus_plus"):
@@ -272,16 +261,3 @@ def _scores(
 def _stacked(rows: Sequence[Sequence[NDArray[Any]]]) -> tuple[NDArray[Any], ...]:
     """Text by text what all models have of it, shape (S, T)."""
     return tuple(np.stack(texts) for texts in zip(*rows, strict=True))
-
-
-def _check_alike(number: int, row: ModelScores, first: int, other: ModelScores) -> None:
-    """Refuse a model whose texts are other tokens than those of the first."""
-    secrets = zip(row.secret, other.secret, strict=True)
-    matches = zip(row.matches, other.matches, strict=True)
-    if not all(np.array_equal(x, y) for x, y in secrets) or not all(
-        x.shape == y.shape for x, y in matches
-    ):
-        raise ResultError(
-            f"models {first} and {number} do not split the texts into the same tokens, as one "
-            "tokenizer would; remove the directories of both, and the sweep trains them again"
-        )

@@ -9,9 +9,10 @@ partner of a near-duplicate goes with its candidate.
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from math import ceil
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from lmexposure._files import PRIVATE, atomic_directory, only_writer
 from lmexposure._record import JsonTable
@@ -52,8 +53,14 @@ from lmexposure.studies import (
     SweepResult,
     SweepSettings,
 )
-from lmexposure.sweeps.documents import TOKENIZER, SweepCorpus, read_corpus, saved_tokenizer
-from lmexposure.sweeps.scoring import Rows, rows_of
+from lmexposure.sweeps.documents import (
+    TOKENIZER,
+    Rows,
+    SweepCorpus,
+    read_corpus,
+    rows_of,
+    saved_tokenizer,
+)
 from lmexposure.sweeps.task import check_base
 
 
@@ -66,12 +73,18 @@ def shares_of(settings: SweepSettings) -> tuple[float, ...]:
 
 def inserted_texts(manifest: Manifest) -> list[AuditedText]:
     """The candidates of a manifest, then the partners of near-duplicates, which are not audited."""
-    partners = _partner_formats(manifest)
-    audited = [entry for entry in manifest.canaries if entry.format not in partners]
-    others = [entry for entry in manifest.canaries if entry.format in partners]
+    groups: tuple[Literal["canaries", "partners"], ...] = ("canaries", "partners")
     return [
-        *(_text(entry, "canaries") for entry in audited),
-        *(_text(entry, "partners") for entry in others),
+        AuditedText(
+            id=entry.id,
+            group=group,
+            kind=f"{entry.format}/x{entry.repetitions}",
+            format=entry.format,
+            repetitions=entry.repetitions,
+            document=None,
+        )
+        for group, entries in zip(groups, _split(manifest), strict=True)
+        for entry in entries
     ]
 
 
@@ -80,7 +93,8 @@ def tossed(
 ) -> tuple[str, ...]:
     """A row of coins for each model."""
     places = _places(manifest)
-    always = _always_in(manifest)
+    formats = {name for name, form in manifest.formats.items() if form.kind == ALWAYS}
+    always = {entry.id for entry in manifest.canaries if entry.format in formats}
     rows: list[str] = []
     for share in settings.shares_used:
         width = settings.models_of(share)
@@ -104,19 +118,11 @@ def eligible(texts: Iterable[AuditedText], share: float, per_class: int) -> list
     return [_number(text.id) < most for text in texts]
 
 
-def _text(entry: Canary, group: str) -> AuditedText:
-    return AuditedText(
-        id=entry.id,
-        group="canaries" if group == "canaries" else "partners",
-        kind=f"{entry.format}/x{entry.repetitions}",
-        format=entry.format,
-        repetitions=entry.repetitions,
-        document=None,
-    )
-
-
-def _partner_formats(manifest: Manifest) -> set[str]:
-    return {name for name, form in manifest.formats.items() if form.kind in PARTNERS}
+def _split(manifest: Manifest) -> tuple[list[Canary], list[Canary]]:
+    """Candidates that are audited, and the partners of near-duplicates."""
+    partners = {name for name, form in manifest.formats.items() if form.kind in PARTNERS}
+    audited = [entry for entry in manifest.canaries if entry.format not in partners]
+    return audited, [entry for entry in manifest.canaries if entry.format in partners]
 
 
 def _number(name: str) -> int:
@@ -126,22 +132,15 @@ def _number(name: str) -> int:
 
 def _places(manifest: Manifest) -> Mapping[str, int]:
     """The number within its class of each candidate; a partner has that of its candidate."""
-    partners = _partner_formats(manifest)
-    audited = [entry for entry in manifest.canaries if entry.format not in partners]
+    audited, others = _split(manifest)
     # Text i of both formats is a pair, whatever their ids.
     kinds = {name: KINDS.get(form.kind) for name, form in manifest.formats.items()}
     paired = {name for name, kind in kinds.items() if kind is not None and kind.paired}
     of_pair = {e.index: _number(e.id) for e in audited if e.format in paired}
-    others = [entry for entry in manifest.canaries if entry.format in partners]
     return {
         **{entry.id: _number(entry.id) for entry in audited},
         **{entry.id: of_pair.get(entry.index, _number(entry.id)) for entry in others},
     }
-
-
-def _always_in(manifest: Manifest) -> set[str]:
-    always = {name for name, form in manifest.formats.items() if form.kind == ALWAYS}
-    return {entry.id for entry in manifest.canaries if entry.format in always}
 
 
 def _column(settings: SweepSettings, models: int, seed: int) -> str:
@@ -187,7 +186,11 @@ def prepare(corpus: Files, *, out: str | Path, settings: SweepSettings | None = 
             )
         manifest = insert_for_training(files, out, settings.run, chats)
         if before is not None:
-            _refuse_other_manifest(before, manifest, out)
+            if before.manifest_sha256 != manifest.sha256:
+                raise ResultError(
+                    f"{out / 'manifest.json'} is not the one that plan.json was drawn for; choose "
+                    "another directory"
+                )
             return before
         read = read_corpus(out, manifest)
         reader = _tokenizer(out, read, settings.run)
@@ -225,14 +228,6 @@ def _flat(options: SweepOptions) -> JsonTable:
     return values | options.run.model_dump(mode="json")
 
 
-def _refuse_other_manifest(plan: SweepPlan, manifest: Manifest, out: Path) -> None:
-    if plan.manifest_sha256 != manifest.sha256:
-        raise ResultError(
-            f"{out / 'manifest.json'} is not the one that plan.json was drawn for; choose another "
-            "directory"
-        )
-
-
 def _tokenizer(out: Path, corpus: SweepCorpus, settings: RunSettings) -> "_Reader":
     """The one tokenizer of all models, and the longest text that they read, in tokens."""
     formats = corpus.manifest.plan.formats
@@ -252,8 +247,7 @@ def _tokenizer(out: Path, corpus: SweepCorpus, settings: RunSettings) -> "_Reade
     with atomic_directory(out / TOKENIZER, mode=PRIVATE) as partial:
         made.save_pretrained(partial)
     # The one that was saved, which every model will have.
-    window = 256 if settings.model != "lstm" else None
-    return _Reader(saved_tokenizer(out), window)
+    return _Reader(saved_tokenizer(out), None if settings.model == "lstm" else 256)
 
 
 @dataclass(frozen=True)
@@ -280,12 +274,14 @@ def _drawn(corpus: SweepCorpus, settings: SweepSettings, reader: _Reader) -> Swe
     held = set(validation)
     fitting = _fitting(corpus, reader)
     eligible = [n for n in sorted(corpus.once) if n not in held and fitting[n]]
-    population = _some(eligible, _population(settings, len(corpus.documents), len(eligible)), seed)
+    wanted = _population(settings, len(corpus.documents), len(eligible))
+    order = permutation(len(eligible), derive_seed(seed, "sweep population"))
+    population = sorted(eligible[place] for place in islice(order, wanted))
     scored = [n for n in validation if n in corpus.once and fitting[n]][:_MOST_VALIDATION]
     texts = (
         *inserted_texts(corpus.manifest),
-        *map(_of_population, population),
-        *map(_held, scored),
+        *(_document(number, "population", 1) for number in population),
+        *(_document(number, "validation", 0) for number in scored),
     )
     others = set(population) | held
     varied = tuple(n for n in range(len(corpus.documents)) if n not in others)
@@ -341,34 +337,19 @@ def _fitting(corpus: SweepCorpus, reader: _Reader) -> list[bool]:
     return [1 < length <= most for length in lengths]
 
 
-def _some(numbers: Sequence[int], count: int, seed: int) -> list[int]:
-    """As many of these at random, ascending."""
-    order = permutation(len(numbers), derive_seed(seed, "sweep population"))
-    return sorted(numbers[place] for place, _ in zip(order, range(count), strict=False))
-
-
 def _document_id(number: int) -> str:
     return f"document/{number:06d}"
 
 
-def _of_population(number: int) -> AuditedText:
+def _document(
+    number: int, group: Literal["population", "validation"], repetitions: int
+) -> AuditedText:
     return AuditedText(
         id=_document_id(number),
-        group="population",
-        kind="population",
+        group=group,
+        kind=group,
         format=None,
-        repetitions=1,
-        document=number,
-    )
-
-
-def _held(number: int) -> AuditedText:
-    return AuditedText(
-        id=_document_id(number),
-        group="validation",
-        kind="validation",
-        format=None,
-        repetitions=0,
+        repetitions=repetitions,
         document=number,
     )
 

@@ -6,6 +6,8 @@ canaries. In models of share 0 there are none, and their validation loss says wh
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Literal
 
 import numpy as np
 
@@ -22,10 +24,9 @@ from lmexposure.studies import (
     SweepPower,
     SweepScore,
 )
-from lmexposure.sweeps.attacks import Group
 from lmexposure.sweeps.matrices import Matrices
 from lmexposure.sweeps.plan import eligible
-from lmexposure.sweeps.rates import PerText, class_rows, primary_of
+from lmexposure.sweeps.rates import Group, PerText, part_rates, places_of_kinds, primary_of
 
 FPR = 0.01  # whose TPR is told: a quarter of the usual canaries still resolves it
 
@@ -41,14 +42,17 @@ def power_of(
     level = plan.settings.level
     several = 1 - (1 - level) / len(classes)
     groups = {share: _of_share(matrices, plan, share) for share in shares if share > 0}
-    found = {share: class_rows(group, plan, level=level) for share, group in groups.items()}
+    found = {share: _class_rows(group, plan, level) for share, group in groups.items()}
     rows = [
         _row(plan, group, name, share, found[share])
         for share, group in groups.items()
         for name in dict.fromkeys(group.kinds)
     ]
-    paid = class_rows(groups[1.0], plan, level=several)
-    strongest = _strongest([row for row in rows if row.share == 1])
+    paid = _class_rows(groups[1.0], plan, several)
+    known = [row for row in rows if row.share == 1 and row.rate.value is not None]
+    # Of the largest TPR; of equal ones that of the largest area, then the first.
+    best = max(known, key=lambda row: (row.rate.value or 0.0, row.area or 0.0), default=None)
+    strongest = None if best is None else best.group
     return SweepPower(
         fpr=FPR,
         level=level,
@@ -71,12 +75,14 @@ def _of_share(matrices: Matrices, plan: SweepPlan, share: float) -> Group:
     """The canaries that can be in the models of a share, in these models."""
     of_share = np.array(plan.shares)[matrices.numbers] == share
     canaries = Group.of("canaries", plan.scored, matrices.of_models(of_share))
-    kept = np.array(eligible(canaries.texts, share, _per_class(plan)), dtype=bool)
-    return canaries.of_texts(kept)
+    per_class = plan.settings.run.canaries or 0
+    return canaries.of_texts(np.array(eligible(canaries.texts, share, per_class), dtype=bool))
 
 
-def _per_class(plan: SweepPlan) -> int:
-    return plan.settings.run.canaries or 0
+def _class_rows(group: Group, plan: SweepPlan, level: float) -> dict[str, SweepScore]:
+    """The primary score of each class of a group, with intervals, by the name of the class."""
+    parts = places_of_kinds(group)
+    return part_rates(group, *primary_of(group, plan), parts=parts, level=level)
 
 
 def _row(
@@ -84,7 +90,7 @@ def _row(
 ) -> KindPower:
     kept = np.array([kind == name for kind in group.kinds])
     own, found = group.of_texts(kept), rows[name]
-    by_text = PerText.of(own, primary_of(group, plan)[0], plan.settings.significance)
+    by_text = PerText.of(own, plan)
     return KindPower(
         group=name,
         kind=kind_of(own.texts[0], plan),
@@ -97,14 +103,6 @@ def _row(
         rate=_rate(found),
         separated=sum(by_text.row(place).separated for place in range(len(own.texts))),
     )
-
-
-def _strongest(rows: Sequence[KindPower]) -> str | None:
-    """Of the largest TPR; of equal ones that of the largest area, then the first."""
-    known = [row for row in rows if row.rate.value is not None]
-    if not known:
-        return None
-    return max(known, key=lambda row: (row.rate.value or 0.0, row.area or 0.0)).group
 
 
 def _rate(row: SweepScore) -> CellRate:
@@ -123,18 +121,16 @@ def _comparisons(plan: SweepPlan, rows: Mapping[str, SweepScore]) -> Iterator[Ki
         if against is None or against == name:
             continue
         found = _difference(_rate(rows[name]), _rate(rows[against]))
-        verdict = "open"
+        verdict: Literal["open", "stronger", "weaker"] = "open"
         if found is not None and (found.low > 0 or found.high < 0):
             verdict = "stronger" if found.low > 0 else "weaker"
-        yield KindComparison.model_validate(
-            {
-                "group": name,
-                "against": against,
-                "difference": None if found is None else found.value,
-                "low": None if found is None else found.low,
-                "high": None if found is None else found.high,
-                "verdict": verdict,
-            }
+        yield KindComparison(
+            group=name,
+            against=against,
+            difference=None if found is None else found.value,
+            low=None if found is None else found.low,
+            high=None if found is None else found.high,
+            verdict=verdict,
         )
 
 
@@ -146,17 +142,22 @@ def _difference(first: CellRate, second: CellRate) -> Difference | None:
 
 
 def _utility(plan: SweepPlan, models: Sequence[SweepModel], share: float) -> ShareUtility:
-    own, without = (_bits(plan, models, part) for part in (share, 0.0))
+    own, without = (
+        [m.training.validation_bits for m in models if plan.shares[m.number] == part]
+        for part in (share, 0.0)
+    )
     cost = None
     if share > 0:
-        try:
+        with suppress(InputError):  # a single model, or none without canaries
             cost = mean_difference(own, without, level=plan.settings.level)
-        except InputError:  # a single model, or none without canaries
-            cost = None
+    # Copies of canaries and partners in a model, on average.
+    times = np.array([text.repetitions for text in plan.inserted])
+    numbers = [model.number for model in models if plan.shares[model.number] == share]
+    coins = np.array([[coin == "1" for coin in plan.coins[n][: len(times)]] for n in numbers])
     return ShareUtility(
         share=share,
         models=len(own),
-        inserted=_inserted(plan, models, share),
+        inserted=float(np.mean(coins @ times)) if coins.size else 0.0,
         bits=float(np.mean(own)) if own else 0.0,
         sd=float(np.std(own, ddof=1)) if len(own) > 1 else None,
         cost=None if cost is None else cost.value,
@@ -165,27 +166,12 @@ def _utility(plan: SweepPlan, models: Sequence[SweepModel], share: float) -> Sha
     )
 
 
-def _bits(plan: SweepPlan, models: Sequence[SweepModel], share: float) -> list[float]:
-    """Validation loss of the models of a share."""
-    own = [model for model in models if plan.shares[model.number] == share]
-    return [model.training.validation_bits for model in own]
-
-
-def _inserted(plan: SweepPlan, models: Sequence[SweepModel], share: float) -> float:
-    """Copies of canaries and partners in a model, on average."""
-    times = np.array([text.repetitions for text in plan.inserted])
-    numbers = [model.number for model in models if plan.shares[model.number] == share]
-    coins = [[coin == "1" for coin in plan.coins[n][: len(times)]] for n in numbers]
-    return float(np.mean(np.array(coins) @ times)) if coins else 0.0
-
-
 def _notes(plan: SweepPlan, rows: Sequence[KindPower]) -> Iterator[str]:
     """What the table does not say by itself."""
     if all(row.kind != UNIFORM for row in rows):
         yield "there is no uniform fill to hold the kinds against; add the kind uniform"
-    open_ones = [row for row in rows if row.rate.value is None]
-    if open_ones:
-        row = open_ones[0]
+    row = next((row for row in rows if row.rate.value is None), None)
+    if row is not None:
         yield (
             f"{row.group}, models with a share of {row.share:g}: "
             f"{row.rate.note or 'its TPR is not resolved'}"

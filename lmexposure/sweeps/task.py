@@ -56,9 +56,15 @@ from lmexposure.studies import (
     SweepSettings,
     TrainingResult,
 )
-from lmexposure.sweeps.documents import SweepCorpus, read_corpus, saved_tokenizer
+from lmexposure.sweeps.documents import (
+    Rows,
+    SweepCorpus,
+    read_corpus,
+    rows_of,
+    saved_tokenizer,
+    scores_of,
+)
 from lmexposure.sweeps.matrices import TRAIN_AGAIN, npz, read_npz
-from lmexposure.sweeps.scoring import Rows, rows_of, scores_of
 
 SCORES = "scores.npz"
 _PACKAGES = ("lmexposure", "torch", "transformers")
@@ -109,7 +115,7 @@ class SweepDirectory:
         return record if fits and scores == record.scores_sha256 else None
 
     def scores(self, number: int) -> Mapping[str, NDArray[Any]]:
-        """What `scoring.scores_of` gave of a model that is whole."""
+        """What `scores_of` gave of a model that is whole."""
         return read_npz(self.home(number) / SCORES, TRAIN_AGAIN)
 
     def failed(self, number: int) -> FailedModel | None:
@@ -197,9 +203,7 @@ class SweepDirectory:
     def training(self, number: int, loaded: LoadedModel) -> TrainingSettings:
         """How a model is trained; on the CPU in one thread, so that all machines agree."""
         chosen = training_settings(
-            self.settings,
-            loaded.window,
-            records=self.corpus.wrapping is not None,
+            self.settings, loaded.window, records=self.corpus.wrapping is not None
         )
         threads = 1 if loaded.device == "cpu" else chosen.threads
         return replace(chosen, seed=self.seed(number), threads=threads)
@@ -236,7 +240,7 @@ def task(
 def _made(directory: SweepDirectory, number: int, progress: Progress) -> SweepModel:
     """Train, score, and move into place."""
     begun = time.monotonic()
-    trained = _trained(directory, number, progress)
+    trained = train_alone(directory, number, out=directory.work(number), progress=progress)
     progress("scoring", 0, 1)
     loaded = load_model(trained.model_path, device=chosen_device(directory.settings))
     if directory.settings.training.get("method") == HAMP:  # whose output shows the order alone
@@ -260,10 +264,6 @@ def _made(directory: SweepDirectory, number: int, progress: Progress) -> SweepMo
         record.write(partial / SweepModel.NAME, mode=PRIVATE)
     remove(directory.failure(number).path)
     return record
-
-
-def _trained(directory: SweepDirectory, number: int, progress: Progress) -> TrainingResult:
-    return train_alone(directory, number, out=directory.work(number), progress=progress)
 
 
 def train_alone(

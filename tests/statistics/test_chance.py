@@ -7,15 +7,19 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
+from scipy import stats
 from scipy.stats import binomtest, kstest, mannwhitneyu
 
+from lmexposure.errors import InputError, SettingsError
 from lmexposure.statistics import (
     GUESSING,
     GuessingBaseline,
     guessing_test,
     holm,
+    mean_difference,
     median_test,
     rank_sum_test,
+    rate_difference,
     sampled_exposure,
     sign_test,
 )
@@ -61,21 +65,14 @@ def test_size_under_the_null(
     alternative: Literal["memorised", "different"], grid: float | None, groups: bool
 ) -> None:
     rng, rejected = np.random.default_rng(4), 0
-    own, rest = GROUPS if groups else (None, None)
+    kept: Any = dict(zip(("canary_groups", "reference_groups"), GROUPS, strict=True))
+    kept = {"alternative": alternative} | (kept if groups else {})
     for seed in range(500):
         scores = rng.normal(size=60)
         if groups:
             scores += rng.normal(scale=5, size=2)[np.append(*GROUPS)]
         scores = scores if grid is None else np.round(scores * grid)
-        found = guessing_test(
-            scores[:12],
-            scores[12:],
-            seed=seed,
-            permutations=99,
-            alternative=alternative,
-            canary_groups=own,
-            reference_groups=rest,
-        )
+        found = guessing_test(scores[:12], scores[12:], seed=seed, permutations=99, **kept)
         rejected += found.p_value <= 0.05
     # Binomial(500, .05): above 45 in 1e-4 of runs.
     assert rejected <= 45
@@ -87,9 +84,8 @@ def test_low_exposures_are_different_but_not_memorised() -> None:
     rng = np.random.default_rng(8)
     canaries, references = rng.normal(1.5, size=30), rng.normal(size=300)
     assert guessing_test(canaries, references, seed=0, permutations=999).p_value > 0.9
-    two_sided = guessing_test(
-        canaries, references, seed=0, permutations=999, alternative="different"
-    )
+    options: Any = {"permutations": 999, "alternative": "different"}
+    two_sided = guessing_test(canaries, references, seed=0, **options)
     assert two_sided.p_value == pytest.approx(2 / 1000)
 
 
@@ -126,12 +122,9 @@ def test_the_seed_decides() -> None:
 def test_the_baseline_is_that_of_every_rank_once(n: int) -> None:
     """A canary that nothing is known of takes each of the n + 1 places as often."""
     for size in (None, n + 7):
-        exposures = sampled_exposure(
-            np.arange(n + 1) + 0.5,
-            np.arange(1, n + 1),
-            space_size=size,
-            exhaustive=size is not None,
-        ).value
+        own, rest = np.arange(n + 1) + 0.5, np.arange(1, n + 1)
+        made = sampled_exposure(own, rest, space_size=size, exhaustive=size is not None)
+        exposures = made.value
         found = GuessingBaseline.among(n, space_size=size)
         assert found.mean == pytest.approx(exposures.mean(), abs=1e-9)
         assert found.median == pytest.approx(np.median(exposures), abs=1e-9)
@@ -257,10 +250,38 @@ def test_the_median_test_is_that_of_all_choices() -> None:
 
 def test_the_median_test_of_one_law_seldom_rejects_and_sees_a_shift() -> None:
     draw = np.random.default_rng(4)
-    p_values = np.array(
-        [median_test(draw.normal(size=30), draw.normal(size=300)) for _ in range(400)]
-    )
+    shuffled = [median_test(draw.normal(size=30), draw.normal(size=300)) for _ in range(400)]
+    p_values = np.array(shuffled)
     assert (p_values.min(axis=1) <= 0.05).mean() <= 0.07
     higher, lower = median_test(draw.normal(1, 1, 60), draw.normal(size=600))
     assert higher < 1e-6
     assert lower == 1
+
+
+def test_covers_the_truth() -> None:
+    rng = np.random.default_rng(0)
+    hits = 0
+    for _ in range(300):
+        counts = rng.binomial(60, [0.9, 0.5])
+        ends = [(k / 60, *stats.binomtest(k, 60).proportion_ci()) for k in counts]
+        found = rate_difference(*ends)
+        hits += found.low <= 0.4 <= found.high
+    assert hits >= 280
+
+
+def test_means_by_welch() -> None:
+    # R 4.3: t.test(sleep$extra[1:10], sleep$extra[11:20]): -3.3654832 to 0.2054832.
+    first = [0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0]
+    second = [1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4]
+    found = mean_difference(first, second)
+    assert found.value == pytest.approx(-1.58)
+    assert (found.low, found.high) == pytest.approx((-3.3654832, 0.2054832), abs=1e-6)
+
+
+def test_means_without_spread_or_numbers() -> None:
+    same = mean_difference([2.0, 2.0], [2.0, 2.0, 2.0])
+    assert (same.value, same.low, same.high) == (0, 0, 0)
+    with pytest.raises(InputError, match="second has one number, which has no spread"):
+        mean_difference([1.0, 2.0], [1.0])
+    with pytest.raises(SettingsError, match="level"):
+        mean_difference([1.0, 2.0], [1.0, 3.0], level=1.0)

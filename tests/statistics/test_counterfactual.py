@@ -13,12 +13,10 @@ from lmexposure.statistics import (
     memorisation_by_halves,
     memorisation_test,
 )
-
-Floats = NDArray[np.float64]
-Coins = NDArray[np.bool_]
+from lmexposure.statistics.arrays import Flags, Floats
 
 
-def cells(seed: int, models: int, texts: int, others: int = 0) -> tuple[Floats, Coins, Floats]:
+def cells(seed: int, models: int, texts: int, others: int = 0) -> tuple[Floats, Flags, Floats]:
     """Scores that know nothing of the coins, and scores of others."""
     rng = np.random.default_rng(seed)
     scores = 5 * rng.normal(size=texts) + rng.normal(size=(models, texts))

@@ -8,12 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from interval_ends import ends, holds
 
-from lmexposure.statistics import (
-    chance_within,
-    known_and_sampled,
-    tries_for,
-    unseen_passages,
-)
+from lmexposure.statistics import chance_within, known_and_sampled, tries_for, unseen_passages
 
 
 def test_the_published_value_of_a_tiny_probability() -> None:

@@ -6,11 +6,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from limit_spaces import KINDS, SIZE, mixture, small_draws, space
+from limit_spaces import KINDS, SIZE, Space, mixture, small_draws, space
 from pydantic import TypeAdapter
 from scipy import stats
 
-from lmexposure.statistics import GUESSING, Estimate, WeightedDraws, importance_exposure
+from lmexposure.statistics import (
+    GUESSING,
+    Estimate,
+    ImportanceExposure,
+    WeightedDraws,
+    importance_exposure,
+)
 
 
 def _naive(draws: WeightedDraws, tau: float, own: int, size: int) -> tuple[float, float, float]:
@@ -44,6 +50,11 @@ def _naive(draws: WeightedDraws, tau: float, own: int, size: int) -> tuple[float
     high = max(min(len(drawn) + math.floor(high + 1e-9), most), len(drawn))
     low = min(max(math.ceil(low - 1e-9), len(drawn)), high)
     return min(max(found, low), high), low, high
+
+
+def estimated(known: Space, own: Any, m: int, seed: int) -> ImportanceExposure:
+    """Of these fills, from as many draws."""
+    return importance_exposure(known.bits[own], known.draw(m, seed), space_size=SIZE, own=own)
 
 
 @pytest.mark.parametrize("kind", ["random", "peaked", "memorised"])
@@ -95,9 +106,7 @@ def test_coverage_where_every_rank_is_known(kind: str) -> None:
     truth = math.log2(SIZE) - np.log2(1 + known.others(known.canaries))
     held = np.zeros(13)
     for seed in range(500):
-        draws = known.draw(1998, seed)
-        own = known.canaries
-        result = importance_exposure(known.bits[own], draws, space_size=SIZE, own=own)
+        result = estimated(known, known.canaries, 1998, seed)
         held += (result.low <= truth + 1e-9) & (truth <= result.high + 1e-9)
     assert (held >= 0.90 * 500).all(), held
     assert held.mean() >= 0.94 * 500, held.mean()
@@ -106,15 +115,7 @@ def test_coverage_where_every_rank_is_known(kind: str) -> None:
 def test_the_estimate_is_unbiased() -> None:
     known = space("peaked")
     own = known.ordered[[200, 5_000, 60_000, 400_000]]
-    ranks = np.array(
-        [
-            importance_exposure(
-                known.bits[own], known.draw(1200, seed), space_size=SIZE, own=own
-            ).rank
-            for seed in range(300)
-        ],
-        dtype=float,
-    )
+    ranks = np.array([estimated(known, own, 1200, seed).rank for seed in range(300)], dtype=float)
     error = (ranks.mean(axis=0) - 1 - known.others(own)) / (ranks.std(axis=0) / math.sqrt(300))
     assert np.abs(error).max() < 4, error
 
@@ -133,9 +134,7 @@ def test_half_widths_with_twenty_thousand_draws() -> None:
     known = space("memorised")
     exposures = np.linspace(5, math.log2(SIZE), 13)
     own = known.ordered[np.round(SIZE / 2**exposures).astype(int) - 1]
-    result = importance_exposure(
-        known.bits[own], known.draw(19_998, seed=0), space_size=SIZE, own=own
-    )
+    result = estimated(known, own, 19_998, 0)
     assert ((result.high - result.low) / 2).max() <= 0.3
 
 

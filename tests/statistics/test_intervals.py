@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from interval_ends import ends, holds
+from interval_ends import binomial_chance, ends, holds
 from scipy import optimize, stats
 from scipy.stats import norm
 
@@ -30,12 +30,6 @@ ONE_SIDED_UPPER = [
 ]
 
 
-def _tail(first: int, last: int, n: int, p: float) -> float:
-    """P(first <= Bin(n, p) <= last), term by term."""
-    terms = (math.comb(n, i) * p**i * (1 - p) ** (n - i) for i in range(first, last + 1))
-    return math.fsum(terms)
-
-
 def test_published_upper_bounds() -> None:
     for count, trials, significance, upper in ONE_SIDED_UPPER:
         interval = binomial_interval(count, trials, level=1 - 2 * significance)
@@ -47,9 +41,13 @@ def test_bounds_solve_the_binomial_equations(count: int, trials: int) -> None:
     interval = binomial_interval(count, trials, level=0.9)
     low, high = 0.0, 1.0
     if count > 0:
-        low = optimize.brentq(lambda p: _tail(count, trials, trials, p) - 0.05, 1e-12, 1 - 1e-12)
+        low = optimize.brentq(
+            lambda p: binomial_chance(count, trials, trials, p) - 0.05, 1e-12, 1 - 1e-12
+        )
     if count < trials:
-        high = optimize.brentq(lambda p: _tail(0, count, trials, p) - 0.05, 1e-12, 1 - 1e-12)
+        high = optimize.brentq(
+            lambda p: binomial_chance(0, count, trials, p) - 0.05, 1e-12, 1 - 1e-12
+        )
     assert interval.low == pytest.approx([low], abs=1e-9)
     assert interval.high == pytest.approx([high], abs=1e-9)
 
@@ -87,15 +85,19 @@ def test_median_ranks() -> None:
 @given(st.integers(1, 60), st.sampled_from([0.25, 0.5, 0.75, 0.9]), st.sampled_from([0.8, 0.95]))
 def test_quantile_ranks_against_a_naive_search(n: int, quantile: float, level: float) -> None:
     tail = (1 - level) / 2 + 1e-12
-    r = max((r for r in range(1, n + 1) if _tail(0, r - 1, n, quantile) <= tail), default=None)
-    s = min((s for s in range(1, n + 1) if _tail(s, n, n, quantile) <= tail), default=None)
+    r = max(
+        (r for r in range(1, n + 1) if binomial_chance(0, r - 1, n, quantile) <= tail), default=None
+    )
+    s = min(
+        (s for s in range(1, n + 1) if binomial_chance(s, n, n, quantile) <= tail), default=None
+    )
     found = quantile_interval(np.arange(1, n + 1), quantile, level=level)
     assert (found.low, found.high) == (r, s)
     if r is None or s is None:
         assert found.attained is None
     else:
-        assert found.attained == pytest.approx(_tail(r, s - 1, n, quantile))
-        assert _tail(r, s - 1, n, quantile) >= level - 1e-9
+        assert found.attained == pytest.approx(binomial_chance(r, s - 1, n, quantile))
+        assert binomial_chance(r, s - 1, n, quantile) >= level - 1e-9
 
 
 @pytest.mark.parametrize("quantile", [0.25, 0.5, 0.75])

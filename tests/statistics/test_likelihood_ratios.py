@@ -1,16 +1,26 @@
+"""LiRA against slow versions, and what holds of every attack on a matrix of models and texts."""
+
+from collections.abc import Callable
+
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy import special, stats
 
-from lmexposure.statistics import area_under_curve, lira, lira_matrix, lira_offline
+from lmexposure.statistics import (
+    area_under_curve,
+    label_logits,
+    lira,
+    lira_matrix,
+    lira_offline,
+    rmia_matrix,
+)
+from lmexposure.statistics.arrays import Flags, Floats
 from lmexposure.statistics.likelihood_ratios import CERTAIN
 
 # ethz-spylab/misleading-privacy-evals, src/attack_util.py run on the input; log N(x; in) -
 # log N(x; out), standard deviations with n - 1: (target, in, out, score).
 PUBLISHED = [(2.0, [1, 2, 3], [0, -1, 1], 2.0), (0.0, [0, 1, 2], [0, 1, -1], -0.5)]
-Floats = NDArray[np.float64]
-Cells = tuple[Floats, NDArray[np.bool_]]
+Cells = tuple[Floats, Flags]
 # Phi(shift / sqrt 2) of two normal densities of one variance.
 IDEAL = float(special.ndtr(1.5 / np.sqrt(2)))
 
@@ -22,16 +32,16 @@ def _cells(seed: int, models: int, texts: int, shift: float, spread: float = 3.0
     return hardness + shift * coins + rng.normal(size=coins.shape), coins
 
 
-def _area(scores: Floats, coins: NDArray[np.bool_]) -> float:
+def _area(scores: Floats, coins: Flags) -> float:
     return area_under_curve(scores[coins], scores[~coins]).value
 
 
-def _rate(scores: Floats, coins: NDArray[np.bool_]) -> float:
+def _rate(scores: Floats, coins: Flags) -> float:
     """TPR at a FPR of 1 %."""
     return float((scores[coins] > np.quantile(scores[~coins], 0.99, method="higher")).mean())
 
 
-def _slow(x: Floats, coins: NDArray[np.bool_]) -> Floats:
+def _slow(x: Floats, coins: Flags) -> Floats:
     """Three texts, too few to be drawn to each other: their own means and one variance, by scipy.
 
     In and out have one variance but for a factor; a new score has that of its mean as well.
@@ -213,3 +223,55 @@ def test_coins_that_follow_from_each_other_are_noted() -> None:
     x = rng.normal(size=(16, 40))
     half = np.argsort(rng.random(x.shape), axis=0) < 8
     assert "same number of models" in lira_matrix(x, half).notes[0]
+
+
+def online(x: Floats, coins: Flags) -> Floats:
+    return lira_matrix(x, coins).scores
+
+
+def offline(x: Floats, coins: Flags) -> Floats:
+    return lira_matrix(x, coins, mode="offline").scores
+
+
+def relative(x: Floats, coins: Flags) -> Floats:
+    documents = np.random.default_rng(2).uniform(40, 400, 60)
+    drawn = np.random.default_rng(3).normal(0, 2, (len(x), 60))
+    return rmia_matrix(100 - x, coins, documents + drawn)
+
+
+def by_labels(x: Floats, coins: Flags) -> Floats:
+    """Matches at eight places, the more the higher the score."""
+    chance = 1 / (1 + np.exp(-x))
+    draws = np.random.default_rng(4).random((x.shape[1], len(x), 8))
+    vectors = [row < chance[:, [text]] for text, row in enumerate(draws)]
+    return label_logits(vectors, coins, kinds=["a"] * x.shape[1])
+
+
+ATTACKS = pytest.mark.parametrize("attack", [online, offline, relative, by_labels])
+Attack = Callable[[Floats, Flags], Floats]
+
+
+@ATTACKS
+@pytest.mark.parametrize("models", [4, 16])
+def test_a_row_does_not_read_its_own_coins(attack: Attack, models: int) -> None:
+    """Not in the last digit: it would put equal scores in an order that tells coins."""
+    for seed in range(5):
+        x, coins = _cells(seed, models, 40, 1.0)
+        for scores in (x, np.round(x) / 10, np.repeat(x[:, :1], 40, axis=1)):
+            turned = coins.copy()
+            turned[3] = ~turned[3]
+            first, again = attack(scores, coins)[3], attack(scores, turned)[3]
+            np.testing.assert_array_equal(first, again)
+
+
+@ATTACKS
+def test_a_leak_shows_and_no_signal_is_chance(attack: Attack) -> None:
+    areas = np.zeros(2)
+    for seed in range(12):
+        for place, shift in enumerate((0.0, 3.0)):
+            x, coins = _cells(seed, 24, 60, shift)
+            scores = attack(x, coins)
+            known = ~np.isnan(scores)
+            areas[place] += area_under_curve(scores[coins & known], scores[~coins & known]).value
+    assert areas[0] / 12 == pytest.approx(0.5, abs=0.02)
+    assert areas[1] / 12 > 0.7

@@ -1,26 +1,25 @@
 import math
-from math import comb
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from interval_ends import ends, holds
-from numpy.typing import NDArray
+from interval_ends import binomial_chance, ends, holds
 from pydantic import TypeAdapter
 from scipy import special, stats
 
 from lmexposure.statistics import (
     Membership,
     area_under_curve,
+    concave_hull,
     membership_metrics,
     roc_curve,
     tpr_at_fpr,
 )
+from lmexposure.statistics.arrays import Floats
 
 SCORES = st.lists(st.integers(-4, 4), min_size=1, max_size=25)
-Scores = NDArray[np.float64]
 
 
 @given(SCORES, SCORES, st.sampled_from(["effective", "hoeffding", "newcombe"]))
@@ -86,16 +85,16 @@ def test_the_others_solve_their_equation() -> None:
         assert abs(found.value - end) == pytest.approx(1.6448536 * math.sqrt(variance), rel=1e-6)
 
 
-def _normal(rng: np.random.Generator, m: int, n: int) -> tuple[Scores, Scores, float]:
+def _normal(rng: np.random.Generator, m: int, n: int) -> tuple[Floats, Floats, float]:
     return rng.normal(1, 1, m), rng.normal(0, 1, n), 0.7602499
 
 
-def _tied(rng: np.random.Generator, m: int, n: int) -> tuple[Scores, Scores, float]:
+def _tied(rng: np.random.Generator, m: int, n: int) -> tuple[Floats, Floats, float]:
     inside, outside = rng.binomial(1, 0.7, m), rng.binomial(1, 0.3, n)
     return inside.astype(np.float64), outside.astype(np.float64), 0.7
 
 
-def _some_memorised(rng: np.random.Generator, m: int, n: int) -> tuple[Scores, Scores, float]:
+def _some_memorised(rng: np.random.Generator, m: int, n: int) -> tuple[Floats, Floats, float]:
     memorised = rng.random(m) < 0.3
     return rng.normal(0, 1, m) + 99 * memorised, rng.normal(0, 1, n), 0.65
 
@@ -134,10 +133,6 @@ def test_chance_and_the_wrong_direction_are_said() -> None:
     assert area_under_curve([1] * 9, [1] * 9).value == 0.5
 
 
-def _tail(low: int, high: int, n: int, p: float) -> float:
-    return sum(comb(n, i) * p**i * (1 - p) ** (n - i) for i in range(low, high + 1))
-
-
 def _slow_value(inside: list[int], outside: list[int], fpr: float) -> float:
     """The best of all thresholds whose FPR on these scores is low enough."""
     thresholds = [-99, *inside, *outside]
@@ -163,13 +158,13 @@ def test_the_interval_solves_both_equations() -> None:
     rng = np.random.default_rng(5)
     inside, outside = rng.normal(1.5, 1, m), rng.normal(0, 1, n)
     ordered = np.sort(outside)[::-1]
-    r = max(r for r in range(1, n) if _tail(0, r - 1, n, fpr) <= side / 2)
-    s = min(s for s in range(1, n) if _tail(s, n, n, fpr) <= side / 2)
+    r = max(r for r in range(1, n) if binomial_chance(0, r - 1, n, fpr) <= side / 2)
+    s = min(s for s in range(1, n) if binomial_chance(s, n, n, fpr) <= side / 2)
     low, high = ends(tpr_at_fpr(inside, outside, fpr=fpr, level=0.9))
-    count, spent = int((inside > ordered[r - 1]).sum()), _tail(0, r - 1, n, fpr)
-    assert spent + (1 - spent) * _tail(count, m, m, low) == pytest.approx(side)
-    count, spent = int((inside >= ordered[s - 1]).sum()), _tail(s, n, n, fpr)
-    assert spent + (1 - spent) * _tail(0, count, m, high) == pytest.approx(side)
+    count, spent = int((inside > ordered[r - 1]).sum()), binomial_chance(0, r - 1, n, fpr)
+    assert spent + (1 - spent) * binomial_chance(count, m, m, low) == pytest.approx(side)
+    count, spent = int((inside >= ordered[s - 1]).sum()), binomial_chance(s, n, n, fpr)
+    assert spent + (1 - spent) * binomial_chance(0, count, m, high) == pytest.approx(side)
 
 
 @pytest.mark.parametrize("step", [0.0, 0.5])
@@ -222,3 +217,82 @@ def test_each_metric_is_its_own_function_s() -> None:
     )
     held = TypeAdapter(Membership)
     assert held.validate_json(held.dump_json(found)) == found
+
+
+def _pairs(inside: list[int], outside: list[int]) -> float:
+    """P(in > out) + P(equal) / 2, pair by pair."""
+    won = sum((a > b) + (a == b) / 2 for a in inside for b in outside)
+    return won / (len(inside) * len(outside))
+
+
+def _slow_hull_at(inside: list[int], outside: list[int], fpr: float) -> float:
+    """The highest TPR that any coin between two thresholds reaches at this FPR."""
+    thresholds = [*sorted({*inside, *outside}), 99]
+    rates = [
+        (np.mean([b >= t for b in outside]), np.mean([a >= t for a in inside])) for t in thresholds
+    ]
+    best = 0.0
+    for x0, y0 in rates:
+        for x1, y1 in rates:
+            if x0 <= fpr <= x1:
+                share = (fpr - x0) / (x1 - x0) if x1 > x0 else 1.0
+                best = max(best, float(y0 + share * (y1 - y0)))
+    return best
+
+
+def test_published_counts_areas_and_hulls() -> None:
+    """google-deepmind/jax_privacy, tests/auditing_test.py: a score at the threshold is a guess."""
+    curve = roc_curve([0, 1, 1, 2], [0, 0, 1, 1])
+    assert curve.thresholds.tolist() == [0, 1, 2, np.inf]
+    assert curve.true_negatives.tolist() == [0, 2, 4, 4]
+    assert curve.false_negatives.tolist() == [0, 1, 3, 4]
+    curve = roc_curve([0, 4, 6, 7], [1, 2, 3, 5])
+    assert (curve.area, concave_hull(curve).area) == (0.6875, 0.8125)
+    hull = concave_hull(roc_curve([1, 3], [0, 2]))
+    found = [hull.tpr_at(fpr) for fpr in (0, 0.25, 0.5, 0.75, 1)]
+    assert found == pytest.approx([0.5, 0.75, 1, 1, 1], abs=1e-12)
+
+
+@given(SCORES, SCORES)
+def test_against_slow_versions(inside: list[int], outside: list[int]) -> None:
+    curve = roc_curve(inside, outside)
+    hull = concave_hull(curve)
+    assert curve.area == pytest.approx(_pairs(inside, outside), abs=1e-12)
+    for fpr in (0, 0.1, 0.37, 0.5, 1):
+        expected = _slow_hull_at(inside, outside, fpr)
+        assert hull.tpr_at(fpr) == pytest.approx(expected, abs=1e-12)
+    assert hull.area >= max(0.5, curve.area) - 1e-12
+    advantage = max(
+        np.mean([a >= t for a in inside]) - np.mean([b >= t for b in outside])
+        for t in [*inside, *outside, 99]
+    )
+    assert curve.advantage == pytest.approx(advantage, abs=1e-12)
+
+
+@given(SCORES, SCORES)
+def test_corners_turn_right_and_end_where_they_must(inside: list[int], outside: list[int]) -> None:
+    hull = concave_hull(roc_curve(inside, outside))
+    x, y = hull.false_positives.astype(int), hull.true_positives.astype(int)
+    assert (x[0], y[0], x[-1], y[-1]) == (0, 0, len(outside), len(inside))
+    turns = np.diff(x)[:-1] * np.diff(y)[1:] - np.diff(y)[:-1] * np.diff(x)[1:]
+    assert (turns < 0).all()
+
+
+def test_all_ties_are_guessing_in_both_curves() -> None:
+    curve = roc_curve([3] * 5, [3.0] * 7)
+    assert curve.area == concave_hull(curve).area == 0.5
+    assert curve.advantage == 0
+    assert curve.tpr.tolist() == curve.fpr.tolist() == [1, 0]
+
+
+def test_a_perfect_and_a_reversed_score() -> None:
+    assert roc_curve([2, 3], [0, 1]).area == 1
+    reversed_score = roc_curve([0, 1], [2, 3])
+    assert (reversed_score.area, concave_hull(reversed_score).area) == (0, 0.5)
+
+
+def test_without_signal_the_curve_is_at_chance_and_the_hull_above_it() -> None:
+    rng = np.random.default_rng(1)
+    curve = roc_curve(rng.normal(size=2000), rng.normal(size=3000))
+    assert curve.area == pytest.approx(0.5, abs=0.03)
+    assert concave_hull(curve).area > 0.5

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy import stats
 
 from lmexposure.errors import InputError
@@ -22,7 +21,7 @@ from lmexposure.statistics import (
     privacy_of,
     score_classes,
 )
-from lmexposure.statistics.arrays import midranks
+from lmexposure.statistics.arrays import Floats, midranks
 
 SCORES = [1.0, 2.0, 3.0, 100.0, 300.0, 200.0, 9.0]
 ROLES = ["canary", "held_out", "reference", "canary", "held_out", "reference", "control"]
@@ -164,9 +163,7 @@ PIN = ("pin",)
         (
             ([1, 1, 7], ["canary"] * 3, [1] * 3, ["pin", "pin", "ssn"]),
             True,
-            [
-                (("pin", "ssn"), 1, [0.75, 0.75, 1], []),
-            ],
+            [(("pin", "ssn"), 1, [0.75, 0.75, 1], [])],
         ),
         (
             (SCORES, ROLES, [1, 2, 0, 1, 1, 0, 0], FORMATS),
@@ -203,7 +200,7 @@ UNEQUAL: list[Sizes] = [
 
 def pooled(sizes: Sizes, rng: np.random.Generator, shift: float = 0.0) -> ScoreClass:
     """Formats of these sizes with fair coins, on scales that do not compare."""
-    scores: list[NDArray[np.float64]] = []
+    scores: list[Floats] = []
     roles: list[str] = []
     for number, (m, n) in enumerate(sizes):
         coins = rng.random(m) < 0.5

@@ -94,7 +94,7 @@ from lmexposure.statistics import (
 )
 from lmexposure.statistics.arrays import coin_matrix, score_matrix
 from lmexposure.statistics.bounds.bound import Terms
-from lmexposure.statistics.bounds.claim_power import claim_power
+from lmexposure.statistics.bounds.joint import claim_power
 from lmexposure.statistics.intervals import mean_interval
 from lmexposure.statistics.summary import compare_with_controls
 
@@ -112,12 +112,7 @@ GROUP = ScoreClass(
     formats=("pin",), repetitions=1, scores=X[:, 0], included=COINS[:, 0], references=X[:, 1]
 )
 COUNTS = {"canaries": 10, "guesses": 8, "correct": 5}
-TWO_BY_TWO = {
-    "false_negatives": 1,
-    "false_positives": 1,
-    "true_negatives": 1,
-    "true_positives": 1,
-}
+TWO_BY_TWO = {"false_negatives": 1, "false_positives": 1, "true_negatives": 1, "true_positives": 1}
 
 OUT_OF_RANGE: dict[str, tuple[tuple[float, ...], str]] = {
     "significance": ((0, 1, 2), "must lie strictly between 0 and 1"),
@@ -183,18 +178,13 @@ def test_a_setting_out_of_range_is_refused(call: Any, name: str, value: float) -
         call(**{name: value})
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        area_under_curve,
-        of(canife_point, delta=0.1),
-        epsilon_from_scores,
-        of(gaussian_dp_epsilon, delta=0.1),
-        membership_metrics,
-        roc_curve,
-        of(tpr_at_fpr, fpr=0.1),
-    ],
-)
+TWO_SAMPLES: list[Any] = [
+    *(area_under_curve, epsilon_from_scores, membership_metrics, roc_curve),
+    *(of(canife_point, delta=0.1), of(gaussian_dp_epsilon, delta=0.1), of(tpr_at_fpr, fpr=0.1)),
+]
+
+
+@pytest.mark.parametrize("call", TWO_SAMPLES)
 def test_scores_that_are_none_are_refused(call: Any) -> None:
     for scores, message in (
         (([], [1.0]), r"in_scores has shape \(0,\)"),
@@ -239,8 +229,7 @@ def test_coins_that_do_not_fit_their_steps_are_refused(call: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "call",
-    [one_run_epsilon, of(one_run_fdp_epsilon, delta=0.1), of(one_run_p_value, epsilon=1.0)],
+    "call", [one_run_epsilon, of(one_run_fdp_epsilon, delta=0.1), of(one_run_p_value, epsilon=1.0)]
 )
 def test_counts_that_do_not_fit_are_refused(call: Any) -> None:
     for changed, message in (
@@ -255,6 +244,8 @@ def test_counts_that_do_not_fit_are_refused(call: Any) -> None:
             call(**(COUNTS | changed))
 
 
+BEYOND = replace(DRAWS, limits=np.array([9.0, math.inf]), log2_totals=np.array([4.0, 3.0]))
+heavy = of(importance_exposure, 1.0, small_draws([8.0, 64.0], [3.0, 3.0], [0, 1], 8))
 ranked = of(exact_exposure, space_size=8, place_low=[1], place_high=[1])
 scored = of(score_classes, pooled=True)
 spent = of(document_epsilons, noise_multiplier=1.5, sample_rate=0.04, steps_each=[1], delta=1e-5)
@@ -304,18 +295,17 @@ BAD_SETTINGS: list[tuple[Any, str]] = [
     (of(mean_interval, A, resamples=99), "resamples=99 must be a whole number at least 100"),
     (of(memorisation_by_halves, X, COINS, splits=0, seed=0), "splits=0 must be a whole number"),
     (of(memorisation_test, X, COINS, permutations=0, seed=0), "permutations=0 must be a whole n"),
-    (of(min_k, [[1]], share=0), "must lie above 0 and not above 1"),
-    (of(min_k, [[1]], share=1.1), "must lie above 0 and not above 1"),
-    (of(min_k, [[1]], share=math.nan), "must lie above 0 and not above 1"),
+    *((of(min_k, [[1]], share=x), "must lie above 0 and not above 1") for x in (0, 1.1, math.nan)),
     (of(models_needed, 0.01, 0), "texts=0"),
     (of(one_run_fdp_epsilon, **COUNTS, delta=0.0), "delta=0.0 must lie strictly between 0 and 1"),
     (of(one_run_gaussian_audit, A, FAIR, delta=0.0, seed=1), "delta=0.0 must lie strictly"),
     (of(one_run_p_value, **COUNTS, epsilon=-1.0), "epsilon=-1.0 must be a finite number, at least"),
     (of(one_run_p_value, **COUNTS, epsilon=math.inf), "epsilon=inf must be a finite number"),
     (of(one_run_p_value, **COUNTS, epsilon="one"), "epsilon='one' must be a finite number"),
-    (of(replace, DRAWS, shares=np.array([0.0, 1.0])), r"shares=\[.*\] must lie in \(0, 1\] and"),
-    (of(replace, DRAWS, shares=np.array([0.5, 0.6])), r"shares=\[.*\] must lie in \(0, 1\] and"),
-    (of(replace, DRAWS, shares=np.array([math.nan, 1])), r"shares=\[.*\] must lie in \(0, 1\] and"),
+    *(
+        (of(replace, DRAWS, shares=np.array(x)), r"shares=\[.*\] must lie in \(0, 1\] and")
+        for x in ([0.0, 1.0], [0.5, 0.6], [math.nan, 1])
+    ),
     (of(replace, DRAWS, limits=np.array([-1.0, math.inf])), "must each be at least 0 bits, or inf"),
     (of(replace, DRAWS, limits=np.array([math.nan, math.inf])), "must each be at least 0 bits"),
     (of(per_model_epsilon, X, COINS, significance=1, seed=0), "significance=1 must lie strictly"),
@@ -323,9 +313,7 @@ BAD_SETTINGS: list[tuple[Any, str]] = [
     (of(rmia, [1], [[1]], [1], [[1]], a=1.5), r"a=1.5 must lie in \[0, 1\]"),
     (of(rmia, [1], [[1]], [1], [[1]], gamma=0), "gamma=0 must be a finite number above 0"),
     (of(rmia_matrix, X, COINS, X, gamma=-1), "gamma=-1 must be a finite number above 0"),
-    (of(sampled_epsilon, mu=1.0, rate=0.0, delta=1e-5), "rate="),
-    (of(sampled_epsilon, mu=1.0, rate=1.1, delta=1e-5), "rate="),
-    (of(sampled_epsilon, mu=1.0, rate=math.nan, delta=1e-5), "rate="),
+    *((of(sampled_epsilon, mu=1.0, rate=x, delta=1e-5), "rate=") for x in (0.0, 1.1, math.nan)),
     (of(sampled_exposure, 1.0, [1.0], exhaustive=True), "exhaustive=True needs space_size"),
     (of(sampled_exposure, 1.0, A, space_size=2), "space_size=2 must be above the 2 references"),
 ]
@@ -413,27 +401,17 @@ BAD_INPUT: list[tuple[Any, str]] = [
         of(importance_exposure, 1.0, DRAWS, space_size=8, excluded_bits=[1.0, math.inf]),
         r"excluded_bits\[1\]=inf is not finite",
     ),
-    (
-        of(importance_exposure, 1.0, small_draws([8.0, 64.0], [3.0, 3.0], [0, 1], 8), space_size=8),
-        r"log2_weights\[1\]=6.000 is 3.000 bits above",
-    ),
+    (of(heavy, space_size=8), r"log2_weights\[1\]=6.000 is 3.000 bits above"),
     (of(importance_exposure, 1.0, DRAWS, space_size=16), "do not fit space_size, of 4.000 bits"),
-    (
-        of(
-            importance_exposure,
-            1.0,
-            replace(DRAWS, limits=np.array([9.0, math.inf]), log2_totals=np.array([4.0, 3.0])),
-            space_size=8,
-        ),
-        "do not fit space_size, of 3.000 bits",
-    ),
+    (of(importance_exposure, 1.0, BEYOND, space_size=8), "do not fit space_size, of 3.000 bits"),
     (of(replace, DRAWS, fills=np.arange(3)), r"fills has shape \(3,\), bits \(4,\)"),
     (of(small_draws, [], [], [], 8), r"bits has shape \(0,\)"),
     (of(replace, DRAWS, bits=np.full(4, math.nan)), r"bits\[0\] is no usable number \(4 of 4"),
     (of(replace, DRAWS, log2_weights=np.full(4, math.inf)), r"log2_weights\[0\] is no usable"),
-    (of(replace, DRAWS, log2_totals=np.array([0.0, math.inf])), "finite and at most the limits"),
-    (of(replace, DRAWS, log2_totals=np.array([0.1, 3.0])), "finite and at most the limits"),
-    (of(replace, DRAWS, log2_totals=np.array([math.nan, 3.0])), "finite and at most the limits"),
+    *(
+        (of(replace, DRAWS, log2_totals=np.array(x)), "finite and at most the limits")
+        for x in ([0.0, math.inf], [0.1, 3.0], [math.nan, 3.0])
+    ),
     (of(replace, DRAWS, limits=np.zeros(1)), r"limits has shape \(1,\), shares \(2,\): give one"),
     (of(influence, X, COINS[:5]), "give one row a model, 40 of them, and one column a text"),
     (of(influence_test, HOLED, COINS, seed=0), "a missing score cannot be dropped"),
@@ -494,15 +472,9 @@ BAD_INPUT: list[tuple[Any, str]] = [
     (of(scored, [1.0], ["canary", "canary"], [1], ["a"]), "1 scores, 2 roles"),
     (of(scored, [math.nan], ["canary"], [1], ["a"]), "is not finite"),
     (of(scored, A, ["canary"] * 2, [1, 1.5], ["a"] * 2), r"row 2 has 1\.5 repetitions; give a"),
-    (of(scored, A, ["canary"] * 2, [1, 0], ["a"] * 2), "row 2 has .* repetitions; give a whole"),
-    (of(scored, A, ["canary"] * 2, [1, -1], ["a"] * 2), "row 2 has .* repetitions; give a whole"),
-    (
-        of(scored, A, ["canary"] * 2, [1, math.nan], ["a"] * 2),
-        "row 2 has .* repetitions; give a who",
-    ),
-    (
-        of(scored, A, ["canary"] * 2, [1, math.inf], ["a"] * 2),
-        "row 2 has .* repetitions; give a who",
+    *(
+        (of(scored, A, ["canary"] * 2, [1, x], ["a"] * 2), "row 2 has .* repetitions; give a whole")
+        for x in (0, -1, math.nan, math.inf)
     ),
     (of(score_matrix, "x", [1, 2]), r"x has shape \(2,\); give one row a model"),
     (of(score_matrix, "x", [[]]), r"x has shape \(1, 0\)"),

@@ -1,11 +1,9 @@
-from pathlib import Path
-
 import pytest
 from fake_models import FakeDirectory, fake_task
-from tiny_sweeps import MODELS, corpus_at, tiny_settings
+from tiny_sweeps import MODELS, tiny_settings, trained_at
 
 import lmexposure.sweeps.driver
-from lmexposure.sweeps import SweepDirectory, prepare, run_task
+from lmexposure.sweeps import SweepDirectory
 
 
 @pytest.fixture
@@ -18,8 +16,5 @@ def fake_models(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> SweepDirectory:
     """A sweep whose models are all there, and kept; to be read, who changes it takes a copy."""
-    out: Path = tmp_path_factory.mktemp("trained") / "sweep"
-    prepare(corpus_at(out.parent), out=out, settings=tiny_settings(keep_weights=True))
-    for number in range(MODELS):
-        run_task(out, number)
-    return SweepDirectory.open(out)
+    out = tmp_path_factory.mktemp("trained") / "sweep"
+    return trained_at(out, tiny_settings(keep_weights=True), numbers=range(MODELS))

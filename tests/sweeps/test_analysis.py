@@ -271,10 +271,7 @@ def test_the_few_models_that_are_left_are_still_described(left: int) -> None:
 def test_models_that_learned_nothing_are_told() -> None:
     plan = made_plan(12, 10)
     matrices = made_matrices(plan)
-    models = [
-        *made_models(matrices)[:5],
-        *made_models(matrices, validation_bits=5.0)[5:],
-    ]
+    models = [*made_models(matrices)[:5], *made_models(matrices, validation_bits=5.0)[5:]]
     result = analyse(matrices, plan, documents=9, models=models)
     assert result.utility.learned == 5
     assert (result.utility.mean, result.utility.initial) == ((5 * 2 + 7 * 5) / 12, 5.0)

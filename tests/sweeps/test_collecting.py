@@ -1,20 +1,25 @@
-"""The scores of all models of a small sweep, joined into one result."""
+"""A small sweep: its scores joined into one result, how that is shown, and what it will cost."""
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from tiny_sweeps import MODELS, corpus_at, tiny_settings
+from known import known
+from tiny_sweeps import MODELS, copied, corpus_at, prepared_at, scores_of, tiny_settings
 
-from lmexposure.errors import ResultError
-from lmexposure.studies import SweepResult
-from lmexposure.sweeps import SweepDirectory, collect, prepare, read_matrices, run_task
+import lmexposure as lx
+from lmexposure.core import Outcome, Thresholds, write_report
+from lmexposure.errors import ResultError, SettingsError
+from lmexposure.studies import SweepPlan, SweepResult
+from lmexposure.sweeps import SweepDirectory, collect, read_matrices, run_task, sweep, sweep_cost
+from lmexposure.sweeps.driver import _bytes_of_a_model
 
 
 @pytest.fixture
 def sweep_of_five(trained: SweepDirectory, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(trained.out, tmp_path / "sweep"))
+    return copied(trained, tmp_path / "sweep").out
 
 
 def test_all_models_are_joined_into_matrices_and_a_result(sweep_of_five: Path) -> None:
@@ -50,9 +55,9 @@ def test_the_same_models_give_the_same_bytes(sweep_of_five: Path) -> None:
 
 
 def test_a_base_with_the_same_tokenizer_calibrates(trained: SweepDirectory, tmp_path: Path) -> None:
-    base, out = trained.home(0) / "model", tmp_path / "sweep"
-    settings = tiny_settings(models=4, base=str(base), score="calibrated", attack="plain")
-    prepare(corpus_at(tmp_path), out=out, settings=settings)
+    base = str(trained.home(0) / "model")
+    settings = tiny_settings(models=4, base=base, score="calibrated", attack="plain")
+    out = prepared_at(tmp_path / "sweep", settings).out
     for number in range(4):
         run_task(out, number)
     result = collect(out)
@@ -96,3 +101,92 @@ def test_a_sweep_whose_models_all_diverged_says_so(sweep_of_five: Path) -> None:
 def test_what_is_no_sweep_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ResultError, match="prepare the sweep first"):
         collect(tmp_path)
+
+
+SEED = 918_273_645
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("shown")
+    settings = tiny_settings().override({"seed": SEED, "formats": ("pin",)})
+    sweep([str(corpus_at(place))], out=place / "recipe", settings=settings, workers=1)
+    return place / "recipe"
+
+
+def test_a_sweep_of_few_models_is_inconclusive_and_says_how_many_it_takes(home: Path) -> None:
+    verdict = lx.check(home)
+    assert verdict.outcome is Outcome.INCONCLUSIVE
+    worst = next(check for check in verdict.checks if check.key == "worst_canary")
+    assert "5 models are too few for the worst of 6 canaries" in worst.reason
+    assert lx.check(home, Thresholds(max_epsilon=0.1)).exit_code == 2
+
+
+def test_every_form_shows_it_without_a_seed_that_was_chosen(home: Path) -> None:
+    assert SweepPlan.read(home).settings.run.seed == SEED
+    assert SweepResult.read(home).settings.run.seed is None
+    written = write_report(lx.open(home), home, formats=("html", "md", "csv", "json"))
+    for path in [home / "sweep.json", *written]:
+        assert str(SEED).encode() not in path.read_bytes(), path.name
+    page = (home / "report.html").read_text()
+    assert "<title>recipe: inconclusive (lmexposure)</title>" in page
+    assert "pin/x1/" in page
+
+
+LONG: dict[str, Any] = {"training": {"epochs": 500, "patience": 500}}
+
+
+def test_steps_are_timed_and_nothing_of_them_is_kept(tmp_path: Path) -> None:
+    out = prepared_at(tmp_path / "sweep", **LONG).out
+    cost = sweep_cost(out, workers=2, steps=5)
+    (models,) = cost.phases
+    assert models.work == 5 / 2
+    assert 0.2 < known(models.pace) < 60  # 500 steps of some milliseconds
+    assert cost.seconds == pytest.approx(models.work * known(models.pace))
+    assert cost.sentence.startswith("5 models of at most ")
+    assert ", 2 side by side; about " in cost.sentence
+    assert not scores_of(out)
+    assert not (out / "failed").exists()
+
+
+def test_models_that_are_done_say_what_the_others_take(tmp_path: Path) -> None:
+    out = prepared_at(tmp_path / "sweep").out
+    first = run_task(out, 2)
+    cost = sweep_cost(out, workers=1)
+    assert cost.phases[0].work == 4
+    assert cost.seconds == pytest.approx(4 * first.seconds)  # type: ignore[union-attr]
+    assert cost.sentence.startswith("4 models of about ")
+    assert " of CPU time; " in sweep_cost(out, address="auto").sentence
+    (home,) = (out / "models").iterdir()
+    written = sum(file.stat().st_size for file in home.iterdir())
+    assert _bytes_of_a_model(SweepDirectory.open(out), 3) == written
+
+
+def test_a_model_that_ends_within_the_timed_steps_is_kept(tmp_path: Path) -> None:
+    out = prepared_at(tmp_path / "sweep").out
+    assert (sweep_cost(out, workers=1).phases[0].work, len(scores_of(out))) == (4, 1)
+    for number in range(5):
+        run_task(out, number)
+    assert sweep_cost(out).sentence == "no model is left to train"
+
+
+def test_kept_weights_take_their_place(tmp_path: Path) -> None:
+    directory = prepared_at(tmp_path / "sweep", **LONG)
+    kept = prepared_at(tmp_path / "with", keep_weights=True, **LONG)
+    weights = _bytes_of_a_model(kept, 0) - _bytes_of_a_model(directory, 0)
+    assert weights > 4 * 1000  # of over 1,000 weights
+
+
+def test_what_it_refuses(tmp_path: Path) -> None:
+    with pytest.raises(ResultError, match="prepare the sweep first"):
+        sweep_cost(tmp_path)
+    with pytest.raises(SettingsError, match="steps=1 must be a whole number at least 2"):
+        sweep_cost(tmp_path, steps=1)
+
+
+def test_a_model_that_diverges_at_once_is_timed_too(tmp_path: Path) -> None:
+    training = {"learning_rate": 2e37, "epochs": 20, "patience": 20}
+    out = prepared_at(tmp_path / "sweep", training=training).out
+    assert sweep_cost(out, workers=1).phases[0].work == 4
+    (failed,) = (out / "failed").iterdir()
+    assert "the validation loss after step" in failed.read_text()

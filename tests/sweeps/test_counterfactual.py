@@ -9,12 +9,7 @@ from known import known
 from made_matrices import ALL, made_matrices, made_models, made_plan
 
 from lmexposure.statistics import mean_difference, memorisation_test, per_text_epsilon
-from lmexposure.studies import (
-    CounterfactualGroup,
-    FailedModel,
-    SweepCounterfactual,
-    SweepPlan,
-)
+from lmexposure.studies import CounterfactualGroup, FailedModel, SweepCounterfactual, SweepPlan
 from lmexposure.sweeps import Matrices, analyse
 
 NAMES = ("log_perplexity", "secret_tokens")
@@ -82,13 +77,8 @@ def test_bounds_pay_for_all_texts_of_the_group() -> None:
     texts = group_of(known(result.counterfactual), "canaries").texts
     by_id = {text.id: text.epsilon for text in texts}
     for copies, place in ((4, 0), (1, 1)):
-        paid = per_text_epsilon(
-            matrices.scores["secret_tokens"][:, [place]],
-            matrices.included[:, [place]],
-            significance=0.05 / 10,
-            repetitions=copies,
-            seed=0,
-        )
+        cells = matrices.scores["secret_tokens"][:, [place]], matrices.included[:, [place]]
+        paid = per_text_epsilon(*cells, significance=0.05 / 10, repetitions=copies, seed=0)
         assert by_id[plan.texts[place].id] == pytest.approx(paid.values[0])
         assert (by_id[plan.texts[place].id] or 0) > 0
     assert (result.texts[1].epsilon or 0) > (by_id[plan.texts[1].id] or 0)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from forks import start
-from tiny_sweeps import MODELS, corpus_at, scores_of, tiny_settings
+from tiny_sweeps import MODELS, prepared_at, scores_of, tiny_settings
 
 from lmexposure.errors import ResultError
-from lmexposure.sweeps import SweepDirectory, collect, prepare, run_task, sweep
+from lmexposure.sweeps import SweepDirectory, collect, run_task, sweep
 from lmexposure.sweeps.driver import models_missing, train_models
 
 
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.slow
 
 def copy_of_plan(trained: SweepDirectory, to: Path) -> Path:
     """The same sweep, prepared again by its seeds, with no models yet."""
-    prepare(corpus_at(to.parent), out=to, settings=KEPT)
+    prepared_at(to, KEPT)
     assert (to / "plan.json").read_bytes() == (trained.out / "plan.json").read_bytes()
     return to
 
@@ -68,10 +68,8 @@ def test_a_model_that_diverges_is_named_and_the_others_go_on(tmp_path: Path) -> 
     settings = tiny_settings(
         models=4, training={"learning_rate": 2e37, "epochs": 20, "patience": 20}
     )
-    out = tmp_path / "sweep"
-    prepare(corpus_at(tmp_path), out=out, settings=settings)
-    train_models(out, workers=1)
-    directory = SweepDirectory.open(out)
+    directory = prepared_at(tmp_path / "sweep", settings)
+    train_models(directory.out, workers=1)
     failed = [directory.failed(number) for number in range(4)]
     assert all(model is not None and "is inf; train again" in model.reason for model in failed), (
         failed

@@ -1,7 +1,5 @@
 """Sweeps of chats, adapters and Transformers: tokens and masks are those of each training."""
 
-import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +8,21 @@ import pytest
 from known import known
 from models.small_chats import save_base
 from tiny import byte_level_bpe
-from tiny_sweeps import corpus_at, scores_of, tiny_settings
+from tiny_sweeps import (
+    chats_at,
+    prepared_at,
+    scores_of,
+    scores_read,
+    tiny_settings,
+    trained_at,
+    with_run,
+)
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from lmexposure.models import load_model, row_context
 from lmexposure.scoring import log_perplexity
-from lmexposure.studies import SweepModel, SweepSettings
-from lmexposure.sweeps import SweepDirectory, prepare, run_task
+from lmexposure.studies import SweepSettings
+from lmexposure.sweeps import SweepDirectory
 from lmexposure.sweeps.matrices import ModelScores
 from lmexposure.sweeps.task import base_scores
 
@@ -29,47 +35,20 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def adapted(base: Path, tmp_path_factory: pytest.TempPathFactory) -> SweepDirectory:
     """Two models of a sweep on chats, which learn by adapters and are kept."""
-    home = tmp_path_factory.mktemp("adapted")
-    return trained(chats_at(home), home / "s", settings_of(base, lora=True), numbers=(0, 1))
+    out = tmp_path_factory.mktemp("adapted") / "s"
+    return trained_at(out, settings_of(base, lora=True), chats_at, (0, 1))
 
 
 @pytest.fixture(scope="module")
 def fine_tuned(base: Path, tmp_path_factory: pytest.TempPathFactory) -> SweepDirectory:
     """The first model of one whose weights all learn."""
-    home = tmp_path_factory.mktemp("fine-tuned")
-    return trained(chats_at(home), home / "s", settings_of(base, lora=False))
-
-
-def chats_at(directory: Path) -> Path:
-    path = directory / "chats.jsonl"
-    path.write_text("".join(json.dumps(_chat(i)) + "\n" for i in range(40)))
-    return path
-
-
-def _chat(i: int) -> dict[str, Any]:
-    said = [("user", f"question {i}"), ("assistant", f"answer {i * 37 % 101}")]
-    return {"messages": [{"role": role, "content": text} for role, text in said]}
+    out = tmp_path_factory.mktemp("fine-tuned") / "s"
+    return trained_at(out, settings_of(base, lora=False), chats_at)
 
 
 def settings_of(model: object, **training: Any) -> SweepSettings:
-    settings = tiny_settings(keep_weights=True)
-    run = replace(
-        settings.run, model=str(model), training={"epochs": 1, "learning_rate": 0.01} | training
-    )
-    return replace(settings, run=run)
-
-
-def trained(
-    corpus: Path, out: Path, settings: SweepSettings, numbers: tuple[int, ...] = (0,)
-) -> SweepDirectory:
-    prepare(corpus, out=out, settings=settings)
-    for number in numbers:
-        assert isinstance(run_task(out, number), SweepModel)
-    return SweepDirectory.open(out)
-
-
-def read(directory: SweepDirectory, number: int) -> ModelScores:
-    return ModelScores.of(directory.scores(number), directory.plan, f"model {number}")
+    learned = {"epochs": 1, "learning_rate": 0.01} | training
+    return with_run(tiny_settings(keep_weights=True), model=str(model), training=learned)
 
 
 def texts_of(directory: SweepDirectory) -> list[str]:
@@ -97,8 +76,7 @@ def naive_secret(tokenizer: Any, text: str, mask: list[bool], separator: str) ->
 
 @pytest.mark.parametrize("model", ["lstm", "gpt2-tiny"])
 def test_secret_tokens_are_those_of_a_naive_reading(tmp_path: Path, model: str) -> None:
-    prepare(corpus_at(tmp_path), out=tmp_path / "s", settings=settings_of(model))
-    directory = SweepDirectory.open(tmp_path / "s")
+    directory = prepared_at(tmp_path / "s", settings_of(model))
     form = directory.manifest.formats["pin"]
     for canary, row in zip(directory.manifest.canaries, directory.rows.texts, strict=False):
         mask = list(form.free_mask(canary.index))
@@ -110,10 +88,10 @@ def test_secret_tokens_are_those_of_a_naive_reading(tmp_path: Path, model: str) 
 
 
 def test_a_small_transformer_is_scored_as_the_product_scores_it(tmp_path: Path) -> None:
-    directory = trained(corpus_at(tmp_path), tmp_path / "s", settings_of("gpt2-tiny"))
+    directory = trained_at(tmp_path / "s", settings_of("gpt2-tiny"))
     kept, texts = load_model(directory.home(0) / "model"), texts_of(directory)
     bits = log_perplexity(kept.model, kept.tokenizer, texts, context="\n")
-    assert read(directory, 0).totals[: len(texts)] == pytest.approx(bits, abs=1e-3)
+    assert scores_read(directory, 0).totals[: len(texts)] == pytest.approx(bits, abs=1e-3)
 
 
 @pytest.mark.parametrize("kind", ["adapted", "fine_tuned"])
@@ -121,7 +99,7 @@ def test_a_sweep_of_chats(request: pytest.FixtureRequest, kind: str) -> None:
     directory: SweepDirectory = request.getfixturevalue(kind)
     canaries = directory.manifest.canaries
     for number in (0, 1) if kind == "adapted" else (0,):
-        home, scores = directory.home(number) / "model", read(directory, number)
+        home, scores = directory.home(number) / "model", scores_read(directory, number)
         assert (home / "adapter_config.json").exists() is (kind == "adapted")
         bits = bits_in_rows(directory, load_model(home))
         assert scores.totals[: len(canaries)] == pytest.approx(bits, abs=1e-3)
@@ -145,7 +123,7 @@ def test_the_base_of_a_sweep_is_the_model_before_it(
     found = ModelScores.of(known(base_scores(directory)), directory.plan, "the base model")
     bits = bits_in_rows(directory, load_model(base))
     assert found.totals[: len(bits)] == pytest.approx(bits, abs=1e-3)
-    after = read(directory, 0)
+    after = scores_read(directory, 0)
     assert [len(x) for x in found.bits] == [len(x) for x in after.bits]
     assert not np.allclose(np.concatenate(found.bits), np.concatenate(after.bits), atol=0.1)
 
@@ -153,7 +131,7 @@ def test_the_base_of_a_sweep_is_the_model_before_it(
 def test_the_base_is_untouched_from_model_to_model(adapted: SweepDirectory, tmp_path: Path) -> None:
     """In another order every model is what it was."""
     settings = settings_of(adapted.settings.model, lora=True)
-    trained(chats_at(tmp_path), tmp_path / "s", settings, numbers=(1, 0))
+    trained_at(tmp_path / "s", settings, chats_at, (1, 0))
     assert scores_of(tmp_path / "s") == scores_of(adapted.out)
 
 
@@ -166,7 +144,7 @@ def test_other_contexts_fit_a_short_window(tmp_path: Path) -> None:
     model.save_pretrained(tmp_path / "m")
     tokenizer.save_pretrained(tmp_path / "m")
     settings = settings_of(tmp_path / "m", block_size=44, batch_size=4)
-    directory = trained(corpus_at(tmp_path), tmp_path / "sweep", settings)
+    directory = trained_at(tmp_path / "sweep", settings)
     longest = max(len(row.encoded.ids) for row in directory.rows.texts[:6])
     assert max(map(len, directory.rows.leads)) + longest > 44
     secrets = [int(row.secret.sum()) for row in directory.rows.texts[:6]]

@@ -1,6 +1,5 @@
 """Sweeps of new tokens: every model has all entries, and what its coins put in is learned."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,13 +7,12 @@ import numpy as np
 import pytest
 from models.small_chats import save_base
 from new_token_canaries import SYMBOLS, choose_by_hand
-from sweeps.test_kinds_of_models import chats_at
-from tiny_sweeps import corpus_at, tiny_settings
+from tiny_sweeps import chats_at, prepared_at, tiny_settings, trained_at, with_run
 
 from lmexposure.errors import ModelError
 from lmexposure.models import load_model, save_model, tokenizer_sha256
-from lmexposure.studies import SweepModel, SweepSettings
-from lmexposure.sweeps import SweepDirectory, prepare, run_task
+from lmexposure.studies import SweepSettings
+from lmexposure.sweeps import SweepDirectory
 from lmexposure.sweeps.task import base_scores
 
 CANDIDATES = 8
@@ -29,22 +27,10 @@ def settings_of(model: str, *, base: str | None = None) -> SweepSettings:
     settings = tiny_settings(models=4, base=base, keep_weights=True)
     training = {"epochs": 5, "learning_rate": 0.01, "patience": 5, "batch_size": 2}
     training |= {"block_size": 64}
-    run = replace(
-        settings.run,
-        model=model,
-        units=24,
-        kinds=("new_token",),
-        canaries=CANDIDATES,
-        training=training,
+    kinds = ("new_token",)
+    return with_run(
+        settings, model=model, units=24, kinds=kinds, canaries=CANDIDATES, training=training
     )
-    return replace(settings, run=run)
-
-
-def swept(out: Path, settings: SweepSettings) -> SweepDirectory:
-    prepare(corpus_at(out.parent), out=out, settings=settings)
-    for number in range(settings.models):
-        assert isinstance(run_task(out, number), SweepModel)
-    return SweepDirectory.open(out)
 
 
 def secret_bits(directory: SweepDirectory, scores: Any) -> np.ndarray:
@@ -68,7 +54,7 @@ def test_every_model_has_all_entries_and_learns_those_of_its_coins(
     kind: str, tmp_path: Path
 ) -> None:
     model = str(save_base(tmp_path / "base")) if kind == "pretrained" else kind
-    directory = swept(tmp_path / "s", settings_of(model))
+    directory = trained_at(tmp_path / "s", settings_of(model), numbers=range(4))
     assert (base_scores(directory) is None) == (kind != "pretrained")
     assert directory.new_tokens == SYMBOLS[:CANDIDATES]
     for number in range(directory.plan.settings.models):
@@ -86,11 +72,8 @@ def test_every_model_has_all_entries_and_learns_those_of_its_coins(
 
 
 def test_in_chats_the_symbols_are_secret_tokens_too(tmp_path: Path) -> None:
-    corpus = chats_at(tmp_path)
     settings = settings_of(str(save_base(tmp_path / "base")))
-    prepare(corpus, out=tmp_path / "s", settings=settings)
-    assert isinstance(run_task(tmp_path / "s", 0), SweepModel)
-    directory = SweepDirectory.open(tmp_path / "s")
+    directory = trained_at(tmp_path / "s", settings, chats_at)
     bits, inside = secret_bits(directory, directory.scores(0)), coins_of(directory)[0]
     assert bits[inside].max() < bits[~inside].min() - 1
 
@@ -101,20 +84,17 @@ def test_another_base_of_this_tokenizer_grows_too(tmp_path: Path) -> None:
     other.model.get_input_embeddings().weight.data.mul_(1.5)
     save_model(other.model, other.tokenizer, tmp_path / "other")
     settings = settings_of(str(base), base=str(tmp_path / "other"))
-    prepare(corpus_at(tmp_path), out=tmp_path / "s", settings=settings)
-    assert base_scores(SweepDirectory.open(tmp_path / "s")) is not None
+    assert base_scores(prepared_at(tmp_path / "s", settings)) is not None
 
 
 def test_a_base_of_another_tokenizer_is_refused_still(tmp_path: Path) -> None:
     base = save_base(tmp_path / "base")
-    settings = settings_of("gpt2-tiny", base=str(base))
     with pytest.raises(ModelError, match="has another tokenizer than the models of the sweep"):
-        prepare(corpus_at(tmp_path), out=tmp_path / "s", settings=settings)
+        prepared_at(tmp_path / "s", settings_of("gpt2-tiny", base=str(base)))
 
 
 def test_adapters_are_refused_before_anything_is_inserted(tmp_path: Path) -> None:
     settings = settings_of(str(save_base(tmp_path / "base")))
-    settings = replace(settings, run=replace(settings.run, training={"lora": True}))
     with pytest.raises(ModelError, match=r"kind='new_token' needs new rows .* leave lora out"):
-        prepare(corpus_at(tmp_path), out=tmp_path / "s", settings=settings)
+        prepared_at(tmp_path / "s", with_run(settings, training={"lora": True}))
     assert not (tmp_path / "s").exists()

@@ -23,30 +23,17 @@ def _plan(*, seed: int = 0, shares: bool = True) -> Any:
         half[:, 3 * (_EACH // 2) :] = False
         fewer = {0.5: half, 0.0: np.zeros((8, 3 * _EACH), dtype=bool)}
     return made_plan(
-        _MODELS,
-        3 * _EACH,
-        kinds=_KINDS,
-        chosen=_CHOSEN,
-        fewer=fewer,
-        seed=seed,
-        attack="plain",
+        _MODELS, 3 * _EACH, kinds=_KINDS, chosen=_CHOSEN, fewer=fewer, seed=seed, attack="plain"
     )
 
 
 def _power(plan: Any, *, leaking: tuple[int, ...] = (), worse: float = 0.0) -> SweepPower:
     matrices = made_matrices(plan, leaking=leaking)
-    models = [
-        record.model_copy(
-            update={
-                "training": record.training.model_copy(
-                    update={
-                        "validation_bits": 2 + worse * plan.shares[record.number] + 0.01 * (n % 3)
-                    }
-                )
-            }
-        )
-        for n, record in enumerate(made_models(matrices))
-    ]
+    models = []
+    for n, record in enumerate(made_models(matrices)):
+        bits = 2 + worse * plan.shares[record.number] + 0.01 * (n % 3)
+        training = record.training.model_copy(update={"validation_bits": bits})
+        models.append(record.model_copy(update={"training": training}))
     found = analyse(matrices, plan, documents=99, models=models)
     assert found.power is not None
     assert found.models == _MODELS

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,25 +9,24 @@ import numpy as np
 import pytest
 from hashes import sha256_tree
 from known import known
-from tiny_sweeps import corpus_at, scores_of, tiny_settings
+from tiny_sweeps import (
+    copied,
+    prepared_at,
+    scores_of,
+    scores_read,
+    tiny_settings,
+    torn,
+    with_run,
+)
 
 import lmexposure.sweeps.task
 from lmexposure.errors import FileError, ModelError, ResultError, SettingsError
 from lmexposure.models import load_model, masked
 from lmexposure.scoring import log_perplexity
-from lmexposure.studies import FailedModel, SweepModel, SweepSettings
+from lmexposure.studies import FailedModel, SweepModel
 from lmexposure.sweeps import SweepDirectory, prepare, run_task
-from lmexposure.sweeps.matrices import ModelScores
-from lmexposure.sweeps.scoring import scores_of as scores_of_model
+from lmexposure.sweeps.documents import scores_of as scores_of_model
 from lmexposure.sweeps.task import base_scores
-
-
-def copied(trained: SweepDirectory, to: Path) -> SweepDirectory:
-    return SweepDirectory.open(shutil.copytree(trained.out, to))
-
-
-def read(directory: SweepDirectory, number: int) -> ModelScores:
-    return ModelScores.of(directory.scores(number), directory.plan, f"model {number}")
 
 
 def texts_of(directory: SweepDirectory) -> list[str]:
@@ -39,20 +37,16 @@ def texts_of(directory: SweepDirectory) -> list[str]:
     ]
 
 
-def with_settings(settings: SweepSettings, **run: Any) -> SweepSettings:
-    return replace(settings, run=replace(settings.run, **run))
-
-
 def test_bits_are_those_of_the_product_for_the_kept_model(trained: SweepDirectory) -> None:
     for number in (0, 1):
         kept = load_model(trained.home(number) / "model")
         bits = log_perplexity(kept.model, kept.tokenizer, texts_of(trained), context="\n")
-        assert read(trained, number).totals == pytest.approx(bits, abs=1e-3)
-    assert not np.array_equal(read(trained, 0).totals, read(trained, 1).totals)
+        assert scores_read(trained, number).totals == pytest.approx(bits, abs=1e-3)
+    assert not np.array_equal(scores_read(trained, 0).totals, scores_read(trained, 1).totals)
 
 
 def test_characters_of_the_secret_are_those_of_the_format(trained: SweepDirectory) -> None:
-    scores = read(trained, 0)
+    scores = scores_read(trained, 0)
     form = trained.manifest.formats["pin"]
     contexts = trained.plan.settings.contexts
     for canary, secret, matches in zip(
@@ -77,45 +71,43 @@ def test_a_record_names_seed_device_and_versions(trained: SweepDirectory) -> Non
     assert not trained.work(0).exists()
 
 
+def interrupted_at(step: int) -> Any:
+    """A watcher that interrupts the training at this step."""
+
+    def watch(what: str, done: int, total: int, note: str = "") -> None:
+        if what == "training" and done == step:
+            raise KeyboardInterrupt
+
+    return watch
+
+
 def test_the_same_bytes_in_another_order_and_after_an_interruption(
     trained: SweepDirectory, tmp_path: Path
 ) -> None:
-    out = tmp_path / "sweep"
-    prepare(corpus_at(tmp_path), out=out, settings=tiny_settings(keep_weights=True))
-
-    def interrupted(what: str, done: int, total: int, note: str = "") -> None:
-        if what == "training" and done == 1:
-            raise KeyboardInterrupt
-
+    directory = prepared_at(tmp_path / "sweep", keep_weights=True)
     with pytest.raises(KeyboardInterrupt):
-        run_task(out, 1, progress=interrupted)
-    directory = SweepDirectory.open(out)
+        run_task(directory.out, 1, progress=interrupted_at(1))
     assert directory.done(1) is None
     assert not directory.home(1).exists()
     for number in (1, 0):
-        run_task(out, number)
-    assert scores_of(out).items() <= scores_of(trained.out).items()
+        run_task(directory.out, number)
+    assert scores_of(directory.out).items() <= scores_of(trained.out).items()
 
 
 def test_a_checkpoint_is_gone_on_from_to_the_same_bytes(tmp_path: Path) -> None:
     settings = tiny_settings(training={"checkpoint_seconds": 1e-9, "batch_size": 4})
-    prepare(corpus_at(tmp_path), out=tmp_path / "a", settings=settings)
-    run_task(tmp_path / "a", 2)
-    prepare(corpus_at(tmp_path), out=tmp_path / "b", settings=settings)
+    first, second = (prepared_at(tmp_path / name, settings).out for name in "ab")
+    run_task(first, 2)
     seen: list[int] = []
 
     def watch(what: str, done: int, total: int, note: str = "") -> None:
         seen.extend([done] if what == "training" else [])
 
-    def interrupted(what: str, done: int, total: int, note: str = "") -> None:
-        if what == "training" and done == 4:
-            raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        run_task(tmp_path / "b", 2, progress=interrupted)
-    run_task(tmp_path / "b", 2, progress=watch)
+        run_task(second, 2, progress=interrupted_at(4))
+    run_task(second, 2, progress=watch)
     assert min(seen) >= 3
-    assert scores_of(tmp_path / "a") == scores_of(tmp_path / "b")
+    assert scores_of(first) == scores_of(second)
 
 
 def test_done_is_not_done_again(trained: SweepDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,10 +117,6 @@ def test_done_is_not_done_again(trained: SweepDirectory, monkeypatch: pytest.Mon
     assert sha256_tree(trained.home(0)) == before
 
 
-def _torn(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:-9])
-
-
 def _one_byte(path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
@@ -136,7 +124,7 @@ def _one_byte(path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["scores.npz", "model.json"])
-@pytest.mark.parametrize("harm", [_torn, _one_byte, Path.unlink])
+@pytest.mark.parametrize("harm", [torn, _one_byte, Path.unlink])
 def test_a_damaged_model_is_none(
     trained: SweepDirectory, tmp_path: Path, name: str, harm: Any
 ) -> None:
@@ -148,7 +136,7 @@ def test_a_damaged_model_is_none(
 
 def test_a_damaged_model_is_trained_again(trained: SweepDirectory, tmp_path: Path) -> None:
     directory = copied(trained, tmp_path / "sweep")
-    _torn(directory.home(0) / "scores.npz")
+    torn(directory.home(0) / "scores.npz")
     run_task(directory.out, 0)
     assert scores_of(directory.out) == scores_of(trained.out)
 
@@ -158,10 +146,9 @@ def test_a_model_of_another_number_or_plan_is_none(trained: SweepDirectory, tmp_
     shutil.rmtree(directory.home(1))
     directory.home(0).rename(directory.home(1))
     assert directory.done(1) is None
-    other = tmp_path / "other"
-    prepare(corpus_at(tmp_path), out=other, settings=tiny_settings(inclusion_seed=2))
-    shutil.copytree(trained.home(0), SweepDirectory.open(other).home(0))
-    assert SweepDirectory.open(other).done(0) is None
+    other = prepared_at(tmp_path / "other", inclusion_seed=2)
+    shutil.copytree(trained.home(0), other.home(0))
+    assert other.done(0) is None
 
 
 def test_a_number_out_of_range(trained: SweepDirectory) -> None:
@@ -171,17 +158,15 @@ def test_a_number_out_of_range(trained: SweepDirectory) -> None:
 
 
 def test_a_training_that_diverges_is_named_and_kept(tmp_path: Path) -> None:
-    settings = tiny_settings(training={"learning_rate": 1e37})
-    prepare(corpus_at(tmp_path), out=tmp_path / "s", settings=settings)
-    failed = run_task(tmp_path / "s", 3)
+    directory = prepared_at(tmp_path / "s", training={"learning_rate": 1e37})
+    failed = run_task(directory.out, 3)
     assert isinstance(failed, FailedModel)
     assert failed.number == 3
-    directory = SweepDirectory.open(tmp_path / "s")
     assert directory.failed(3) == failed
     assert directory.failed(2) is None
     assert directory.done(3) is None
     assert not directory.work(3).exists()
-    _torn(next((tmp_path / "s" / "failed").glob("*.json")))
+    torn(next((tmp_path / "s" / "failed").glob("*.json")))
     assert directory.failed(3) is None
 
 
@@ -209,18 +194,15 @@ def test_a_base_calibrates_and_is_made_once(
     trained: SweepDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert base_scores(trained) is None
-    base = trained.home(0) / "model"
-    out = tmp_path / "sweep"
-    prepare(corpus_at(tmp_path), out=out, settings=tiny_settings(base=str(base)))
-    directory = SweepDirectory.open(out)
-    found = known(base_scores(directory))
+    directory = prepared_at(tmp_path / "sweep", base=str(trained.home(0) / "model"))
+    found, kept = known(base_scores(directory)), directory.out / "base.npz"
     assert np.array_equal(found["bits"], trained.scores(0)["bits"])
-    before = (out / "base.npz").read_bytes()
+    before = kept.read_bytes()
     assert known(base_scores(directory)).keys() == found.keys()
-    assert (out / "base.npz").read_bytes() == before
-    _torn(out / "base.npz")
+    assert kept.read_bytes() == before
+    torn(kept)
     base_scores(directory)
-    assert (out / "base.npz").read_bytes() == before
+    assert kept.read_bytes() == before
 
 
 def test_what_is_no_base_is_refused_before_models_are_trained(
@@ -239,7 +221,7 @@ def test_what_is_no_base_is_refused_before_models_are_trained(
 def test_a_corpus_so_small_that_a_model_may_have_nothing(tmp_path: Path) -> None:
     corpus = tmp_path / "corpus.txt"
     corpus.write_text("".join(f"word {i}\n" for i in range(10)))
-    settings = with_settings(tiny_settings(vary="all", population=0, models=1000), canaries=1)
+    settings = with_run(tiny_settings(vary="all", population=0, models=1000), canaries=1)
     prepare(corpus, out=tmp_path / "s", settings=settings)
     directory = SweepDirectory.open(tmp_path / "s")
     empty = [n for n, coins in enumerate(directory.plan.coins) if "1" not in coins]
@@ -258,10 +240,8 @@ def test_no_plan(tmp_path: Path) -> None:
 
 def test_a_model_of_hamp_is_read_through_its_masked_output(tmp_path: Path) -> None:
     """Greedy matches are those of its weights; the bits are of other values in their order."""
-    settings = tiny_settings(training={"method": "hamp"}, keep_weights=True)
-    prepare(corpus_at(tmp_path), out=tmp_path / "sweep", settings=settings)
-    run_task(tmp_path / "sweep", 0)
-    directory = SweepDirectory.open(tmp_path / "sweep")
+    directory = prepared_at(tmp_path / "sweep", training={"method": "hamp"}, keep_weights=True)
+    run_task(directory.out, 0)
     loaded = load_model(directory.home(0) / "model")
     unmasked = scores_of_model(loaded, directory.rows, canaries=len(directory.plan.canaries))
     kept = directory.scores(0)

@@ -13,12 +13,15 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import special
 from scipy.optimize import brentq
 
-from lmexposure._validate import delta_of_dp, fraction, integer, positive
+from lmexposure._validate import bits_array, delta_of_dp, fraction, integer, positive
 from lmexposure.errors import InputError, SettingsError
+from lmexposure.statistics.arrays import Counts as Counts
+from lmexposure.statistics.arrays import Flags as Flags
+from lmexposure.statistics.arrays import Floats as Floats
 from lmexposure.statistics.results import ClaimCheck, EpsilonBound, Verdict
 
 SCORES_ALIKE = "scores are independent given the model, and alike but for the insertion"
@@ -77,7 +80,12 @@ class Claim:
                 f"{claimed_delta:g}, and a claim says nothing about smaller deltas; compute the "
                 f"bound at delta={claimed_delta:g}"
             )
-        verdict = self._verdict(bound)
+        verdict: Verdict = "cannot tell"
+        if bound.value > self.epsilon:
+            verdict = "contradicted"
+        # Without it nothing shows that the audit could have reached the claim.
+        elif bound.max_attainable is not None and bound.max_attainable > self.epsilon:
+            verdict = "consistent"
         return ClaimCheck(
             verdict=verdict,
             reason=self._reason(verdict, bound, claimed_delta),
@@ -98,14 +106,6 @@ class Claim:
             claimed_epsilon=self.epsilon,
             claimed_delta=float(self.delta or 0.0),
         )
-
-    def _verdict(self, bound: EpsilonBound) -> Verdict:
-        if bound.value > self.epsilon:
-            return "contradicted"
-        # Without it nothing shows that the audit could have reached the claim.
-        if bound.max_attainable is not None and bound.max_attainable > self.epsilon:
-            return "consistent"
-        return "cannot tell"
 
     def _reason(self, verdict: Verdict, bound: EpsilonBound, claimed_delta: float) -> str:
         if verdict == "contradicted":
@@ -178,11 +178,7 @@ class Terms:
 
 
 def two_sample_notes(
-    value: float,
-    max_attainable: float,
-    delta: float,
-    inside: NDArray[np.float64],
-    outside: NDArray[np.float64],
+    value: float, max_attainable: float, delta: float, inside: Floats, outside: Floats
 ) -> tuple[str, ...]:
     """What the reader of a bound of 0 must know; both samples ascending."""
     below, up_to = (
@@ -193,8 +189,8 @@ def two_sample_notes(
         "the bound is 0; higher scores must mean in"
     )
     # The area under the curve, ties as halves.
-    why = worse if below + up_to < outside.size else None
-    return zero_notes(value, max_attainable, delta, why)
+    reversed_ = below + up_to < outside.size
+    return zero_notes(value, max_attainable, delta, worse if reversed_ else None)
 
 
 def rate_notes(
@@ -206,8 +202,8 @@ def rate_notes(
         f"against {false_positives:.3g} of the others, so that the bound is 0; higher scores must "
         "mean in"
     )
-    why = worse if true_positives < false_positives else None
-    return zero_notes(value, max_attainable, delta, why)
+    reversed_ = true_positives < false_positives
+    return zero_notes(value, max_attainable, delta, worse if reversed_ else None)
 
 
 def guess_notes(
@@ -218,8 +214,7 @@ def guess_notes(
         f"{correct} of {guesses} guesses are right, fewer than by chance: no signal, or scores in "
         "the wrong direction (higher must mean in), so that the bound is 0"
     )
-    why = worse if 2 * correct < guesses else None
-    return zero_notes(value, max_attainable, delta, why)
+    return zero_notes(value, max_attainable, delta, worse if 2 * correct < guesses else None)
 
 
 def zero_notes(
@@ -299,7 +294,7 @@ def refuse_unlikely_coins(included: int, candidates: int, probability: float) ->
         )
 
 
-def true_or_false(included: ArrayLike) -> NDArray[np.bool_]:
+def true_or_false(included: ArrayLike) -> Flags:
     """Booleans of shape (m,), from booleans or from numbers that are 0 or 1."""
     given = np.atleast_1d(np.asarray(included))
     if given.ndim != 1 or given.size == 0:
@@ -309,32 +304,34 @@ def true_or_false(included: ArrayLike) -> NDArray[np.bool_]:
     return given.astype(np.bool_)
 
 
+def fair_coins(scores: ArrayLike, included: ArrayLike) -> tuple[Floats, Flags]:
+    """Scores, and coins that can have been fair, one for each; shape (m,) each."""
+    values, coins = bits_array("scores", scores), true_or_false(included)
+    if coins.size != values.size:
+        raise InputError(
+            f"included has {coins.size} entries for {values.size} scores; give one for each"
+        )
+    refuse_unlikely_coins(int(coins.sum()), coins.size, 0.5)
+    return values, coins
+
+
 class BetaNodes(NamedTuple):
     """Rates, one minus them without loss of digits, and weights that sum to 1; shape (n,) each."""
 
-    value: NDArray[np.float64]
-    complement: NDArray[np.float64]
-    weight: NDArray[np.float64]
+    value: Floats
+    complement: Floats
+    weight: Floats
 
 
-def beta_quantiles(a: float, b: float) -> NDArray[np.float64]:
+def beta_quantiles(a: float, b: float) -> Floats:
     """Ascending quantiles of Beta(a, b), from 1e-12 to 1 - 1e-12, that mark where it moves."""
     below = special.betaincinv(a, b, _MARKS)
     above = special.betainccinv(a, b, _MARKS[-2::-1])
-    quantiles: NDArray[np.float64] = np.concatenate([below, above])
-    return quantiles
+    return np.concatenate([below, above])
 
 
-def beta_nodes(a: float, b: float, breaks: NDArray[np.float64]) -> BetaNodes:
-    """Nodes and weights with sum(weight * h(value)) = E h(V), V ~ Beta(a, b), a and b >= 1/2.
-
-    What is averaged is often a step (a binomial tail in another rate), so the panels of the
-    quadrature are cut where the density moves and where the caller says that the step moves.
-    Simulation would add an error of its own.
-
-    With V = sin^2(x) the density in x is bounded even for a Jeffreys prior, whose density in V is
-    not. The range holds all but 1e-15 of the mass on either side.
-    """
+def beta_nodes(a: float, b: float, breaks: Floats) -> BetaNodes:
+    """Nodes and weights with sum(weight * h(value)) = E h(V), V ~ Beta(a, b), a and b >= 1/2."""
     ends = float(special.betaincinv(a, b, 1e-15)), float(special.betainccinv(a, b, 1e-15))
     cuts = np.concatenate([beta_quantiles(a, b), breaks])
     cuts = np.unique(np.concatenate([ends, cuts[(cuts > ends[0]) & (cuts < ends[1])]]))

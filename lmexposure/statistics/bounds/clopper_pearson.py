@@ -23,6 +23,7 @@ from lmexposure._validate import bits_array, fraction, integer, one_of
 from lmexposure.errors import InputError, SettingsError
 from lmexposure.statistics.bounds.bound import (
     SCORES_ALIKE,
+    Floats,
     Terms,
     beta_nodes,
     beta_quantiles,
@@ -32,7 +33,6 @@ from lmexposure.statistics.bounds.bound import (
 )
 from lmexposure.statistics.results import EpsilonBound
 
-Floats = NDArray[np.float64]
 Counts = NDArray[np.signedinteger[Any]]
 
 _DEFAULT_SHARES = (0.5, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001)
@@ -111,7 +111,7 @@ def rates(
     negatives: int,
     *,
     tail: float,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+) -> tuple[Floats, Floats]:
     """Lower bounds of the true, upper bounds of the false positive rate, each failing at `tail`."""
     tp, fp = np.atleast_1d(true_positives), np.atleast_1d(false_positives)
     low = special.betaincinv(np.maximum(tp, 1), positives - tp + 1, tail)
@@ -120,13 +120,10 @@ def rates(
     return np.where(tp == 0, 0.0, low), np.where(fp == negatives, 1.0, high)
 
 
-def log_ratio(
-    numerator: NDArray[np.float64], denominator: NDArray[np.float64], delta: float
-) -> NDArray[np.float64]:
+def log_ratio(numerator: Floats, denominator: Floats, delta: float) -> Floats:
     """ln((numerator - delta) / denominator), 0 where that is not above 0."""
     excess = np.maximum(numerator - delta, denominator)
-    result: NDArray[np.float64] = np.log(excess) - np.log(denominator)
-    return result
+    return np.log(excess) - np.log(denominator)
 
 
 def clopper_pearson_epsilon(
@@ -329,38 +326,8 @@ class JointBetaEpsilon(EpsilonBound):
     one_sided_low: float  # exceeded with posterior probability 1 - significance
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Counts:
-    false_negatives: int
-    false_positives: int
-    true_negatives: int
-    true_positives: int
-
-    def rates(self) -> tuple[float, float]:
-        """The true and the false positive rate."""
-        positives = self.true_positives + self.false_negatives
-        return (
-            self.true_positives / positives,
-            self.false_positives / (self.true_negatives + self.false_positives),
-        )
-
-    def turned(self) -> "_Counts":
-        """The counts had every guess been the other way round."""
-        return _Counts(
-            false_negatives=self.true_positives,
-            false_positives=self.true_negatives,
-            true_negatives=self.false_positives,
-            true_positives=self.false_negatives,
-        )
-
-    def perfect(self) -> "_Counts":
-        """The counts had every guess been right."""
-        return _Counts(
-            false_negatives=0,
-            false_positives=0,
-            true_negatives=self.true_negatives + self.false_positives,
-            true_positives=self.true_positives + self.false_negatives,
-        )
+# False negatives, false positives, true negatives, true positives.
+_Four = tuple[int, int, int, int]
 
 
 def joint_beta_epsilon(
@@ -409,24 +376,28 @@ def joint_beta_epsilon(
     >>> round(bound.low, 3), round(bound.high, 3)
     (2.105, 3.211)
     """
-    counts = _Counts(
-        false_negatives=integer("false_negatives", false_negatives, low=0),
-        false_positives=integer("false_positives", false_positives, low=0),
-        true_negatives=integer("true_negatives", true_negatives, low=0),
-        true_positives=integer("true_positives", true_positives, low=0),
-    )
-    _both_sides(counts)
+    fn = integer("false_negatives", false_negatives, low=0)
+    fp = integer("false_positives", false_positives, low=0)
+    tn = integer("true_negatives", true_negatives, low=0)
+    tp = integer("true_positives", true_positives, low=0)
+    positives, negatives = tp + fn, tn + fp
+    if positives == 0 or negatives == 0:
+        raise InputError(
+            f"{positives} canaries were in and {negatives} were out; epsilon compares the two: "
+            "give guesses for at least one of each"
+        )
     terms = Terms(significance=significance, delta=delta, repetitions=repetitions)
     level = terms.significance
 
-    def above(epsilon: float, counts: _Counts = counts) -> float:
+    def above(epsilon: float, counts: _Four = (fn, fp, tn, tp)) -> float:
         return _beyond(counts, epsilon, terms.delta, terms.repetitions)
 
     def above_either_way(epsilon: float) -> float:
-        return above(epsilon) + above(epsilon, counts.turned())
+        # Had every guess been the other way round, right ones would be wrong ones.
+        return above(epsilon) + above(epsilon, (tp, tn, fp, fn))
 
     value = _quantile(above, 1 - level)
-    most = _quantile(lambda epsilon: above(epsilon, counts.perfect()), 1 - level)
+    most = _quantile(lambda epsilon: above(epsilon, (0, 0, negatives, positives)), 1 - level)
     return JointBetaEpsilon(
         method="joint_beta_epsilon",
         value=value,
@@ -435,26 +406,21 @@ def joint_beta_epsilon(
         one_sided_low=_quantile(above_either_way, 1 - level),
         **vars(terms),
         validity="bayesian",
-        counts=vars(counts).copy(),
+        counts={
+            "false_negatives": fn,
+            "false_positives": fp,
+            "true_negatives": tn,
+            "true_positives": tp,
+        },
         threshold=None,
         threshold_choice="given by the counts",
         max_attainable=most,
         assumptions=_PRIORS,
-        notes=rate_notes(value, most, terms.delta, *counts.rates()),
+        notes=rate_notes(value, most, terms.delta, tp / positives, fp / negatives),
     )
 
 
-def _both_sides(counts: _Counts) -> None:
-    positives = counts.true_positives + counts.false_negatives
-    negatives = counts.true_negatives + counts.false_positives
-    if positives == 0 or negatives == 0:
-        raise InputError(
-            f"{positives} canaries were in and {negatives} were out; epsilon compares the two: "
-            "give guesses for at least one of each"
-        )
-
-
-def _beyond(counts: _Counts, epsilon: float, delta: float, repetitions: int) -> float:
+def _beyond(counts: _Four, epsilon: float, delta: float, repetitions: int) -> float:
     """Posterior probability that the epsilon of one document is above `epsilon`.
 
     With x the false positive rate and y the false negative rate, (epsilon, delta) allows
@@ -462,7 +428,8 @@ def _beyond(counts: _Counts, epsilon: float, delta: float, repetitions: int) -> 
     """
     delta = group_delta(epsilon, delta, repetitions)
     scale = math.exp(min(repetitions * epsilon, 700.0))
-    misses = counts.false_negatives + 0.5, counts.true_positives + 0.5
+    fn, fp, tn, tp = counts
+    misses = fn + 0.5, tp + 0.5
     marks = beta_quantiles(*misses)
     kink = (1 - delta) / (1 + scale)
     breaks = np.concatenate(
@@ -472,7 +439,7 @@ def _beyond(counts: _Counts, epsilon: float, delta: float, repetitions: int) -> 
             [kink, (1 - delta) / scale, 1 - delta],
         ]
     )
-    x = beta_nodes(counts.false_positives + 0.5, counts.true_negatives + 0.5, breaks)
+    x = beta_nodes(fp + 0.5, tn + 0.5, breaks)
     edge = np.maximum(1 - delta - scale * x.value, (x.complement - delta) / scale)
     return float(x.weight @ special.betainc(*misses, np.clip(edge, 0.0, 1.0)))
 

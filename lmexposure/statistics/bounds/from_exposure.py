@@ -17,7 +17,6 @@ E[BinCDF(x; n, (V - delta)_+ e^-eps)].
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -128,7 +127,13 @@ def epsilon_from_exposure(
     terms = Terms(significance=significance, delta=delta, repetitions=repetitions)
     m, n = canaries.size, references.size
     own = _rank(quantile, m)
-    epsilon_at, rank = _alike(own, m, n, terms), own
+
+    def alike(before: int) -> float:
+        return terms.per_document(
+            lambda group: _beta_binomial_epsilon(before, own, m, n, terms.significance, group)
+        )
+
+    epsilon_at, rank = alike, own
     if inclusion_probability is not None:
         coin = fraction("inclusion_probability", inclusion_probability)
         refuse_unlikely_coins(m, m + n, coin)
@@ -136,6 +141,10 @@ def epsilon_from_exposure(
         epsilon_at = CoinRule(fills=m + n, coin=coin, rank=rank, **vars(terms)).epsilon
     before = int((references <= canaries[rank - 1]).sum()) if rank <= m else n
     value, most = epsilon_at(before) if rank <= m else 0.0, epsilon_at(0)
+    fewer = (
+        f"{m} canaries went in, fewer than the rank {rank} fixed beforehand, so that the bound is "
+        "0; a smaller quantile is safer"
+    )
     bound = EpsilonBound(
         method="epsilon_from_exposure",
         value=value,
@@ -146,7 +155,7 @@ def epsilon_from_exposure(
         threshold_choice=f"canary {rank} from the lowest log-perplexity, fixed beforehand",
         max_attainable=most,
         assumptions=_ALIKE if inclusion_probability is None else _COINS,
-        notes=_notes(value, most, terms.delta, rank, m),
+        notes=zero_notes(value, most, terms.delta, fewer if rank > m else None),
     )
     passed = int((references <= canaries[own - 1]).sum())
     exposure = math.log2(n) - math.log2(1 + passed)
@@ -166,17 +175,6 @@ def _point(exposure: float, quantile: float, repetitions: int) -> EpsilonPoint:
     )
 
 
-def _alike(k: int, m: int, n: int, terms: Terms) -> Callable[[int], float]:
-    """The bound for independent log-perplexities, by how many references come before."""
-
-    def epsilon(before: int) -> float:
-        return terms.per_document(
-            lambda group: _beta_binomial_epsilon(before, k, m, n, terms.significance, group)
-        )
-
-    return epsilon
-
-
 def _beta_binomial_epsilon(
     x: int, k: int, m: int, n: int, significance: float, delta: float
 ) -> float:
@@ -194,15 +192,6 @@ def _beta_binomial_epsilon(
     while excess(high) < 0:
         high *= 2
     return float(brentq(excess, 0.0, high, xtol=1e-12))
-
-
-def _notes(value: float, most: float, delta: float, rank: int, canaries: int) -> tuple[str, ...]:
-    """What the reader of a bound of 0 must know."""
-    fewer = (
-        f"{canaries} canaries went in, fewer than the rank {rank} fixed beforehand, so that the "
-        "bound is 0; a smaller quantile is safer"
-    )
-    return zero_notes(value, most, delta, fewer if rank > canaries else None)
 
 
 @dataclass(frozen=True, kw_only=True)

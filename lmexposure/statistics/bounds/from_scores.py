@@ -17,23 +17,20 @@ is carried from step to step, exactly.
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import fft, interpolate, special
 from scipy.optimize import brentq
 
-from lmexposure._validate import bits_array, integer
+from lmexposure._validate import integer
 from lmexposure.errors import NumericalError
-from lmexposure.statistics.arrays import Floats
+from lmexposure.statistics.arrays import Counts, Floats, two_samples
 from lmexposure.statistics.bounds.bound import SCORES_ALIKE, Terms, group_delta, two_sample_notes
 from lmexposure.statistics.bounds.clopper_pearson import OrderStatistics, Threshold, ThresholdRule
 from lmexposure.statistics.results import EpsilonBound
-
-Counts = NDArray[np.int64]
 
 # Ranks grow by this factor: finer ladders cost more than they show.
 _LADDER = 1.15
@@ -45,6 +42,7 @@ _SPARED = 0.02
 _DESIGN_EPSILON = 2.0
 # Where the search for a root begins: this part of a standard deviation from where it should be.
 _NEAR = 20
+_ROOT_WIDTH = 1e-7
 # Normal quantiles are finite from here to there.
 _TINY, _BELOW_1 = 1e-300, 1 - 2.0**-53
 _TABLE = 65
@@ -101,8 +99,7 @@ def epsilon_from_scores(
     >>> 0 < found.value <= found.max_attainable
     True
     """
-    ins = np.sort(bits_array("in_scores", in_scores))
-    outs = np.sort(bits_array("out_scores", out_scores))
+    ins, outs = two_samples(in_scores, out_scores)
     seed = integer("seed", seed, low=0)
     terms = Terms(significance=significance, delta=delta, repetitions=repetitions)
     if threshold is not None and not isinstance(threshold, OrderStatistics):
@@ -111,7 +108,10 @@ def epsilon_from_scores(
     most = max(_max_attainable(ins.size, outs.size, terms), found.value)
     counts = {"positives": ins.size, "negatives": outs.size}
     if found.threshold is not None:
-        counts |= found.counts(ins.size, outs.size)
+        # From the bottom, what is not guessed to be out is guessed to be in.
+        above = found.rank if found.top else ins.size - found.passed
+        passed = found.passed if found.top else outs.size - found.rank
+        counts |= {"true_positives": above, "false_positives": passed}
     return EpsilonBound(
         method="epsilon_from_scores",
         value=found.value,
@@ -135,12 +135,6 @@ class _Best:
     rank: int = 0  # from the top of the in-scores, from the bottom of the out-scores; 0: none
     passed: int = 0  # of the others, up to this rank and equal to it
     threshold: float | None = None
-
-    def counts(self, n: int, m: int) -> dict[str, int]:
-        """From the bottom, what is not guessed to be out is guessed to be in."""
-        if self.top:
-            return {"true_positives": self.rank, "false_positives": self.passed}
-        return {"true_positives": n - self.passed, "false_positives": m - self.rank}
 
 
 def _best_rank(ins: Floats, outs: Floats, terms: Terms) -> _Best:
@@ -205,12 +199,7 @@ class _End:
         )
 
     def local(self, passed: Counts) -> Floats:
-        """Local bounds on epsilon, shape of `ranks`; falls as more pass.
-
-        For independent labels the chance of a point has a beta law; the parameters are stretched
-        until the log ratio varies as it does for samples of fixed sizes,
-        1/k - 1/n + 1/b - 1/m. This shapes the test only: its level does not rest on it.
-        """
+        """Local bounds on epsilon, shape of `ranks`; falls as more pass."""
         k, n = self.ranks - self.spared, self.size - self.spared
         b, m = passed + 1.0, self.others + 1.0
         points = 1 / (1 / k - 1 / (n + 1))
@@ -226,10 +215,8 @@ class _End:
         while (high - low > 1).any():
             middle = np.maximum((low + high) // 2, 0)
             reached, open_ = self.local(middle) >= least, high - low > 1
-            low, high = (
-                np.where(open_ & reached, middle, low),
-                np.where(open_ & ~reached, middle, high),
-            )
+            low = np.where(open_ & reached, middle, low)
+            high = np.where(open_ & ~reached, middle, high)
         low = np.where(self.local(self.passed) >= least, np.maximum(low, self.passed), low)
         steps = np.flatnonzero(np.diff(np.maximum.accumulate(low), prepend=-1) > 0)
         return Staircase(
@@ -245,29 +232,20 @@ class _End:
 def _invert(ends: tuple[_End, _End], statistic: float, spread: float, terms: Terms) -> float:
     """The largest epsilon at which so large a statistic is too rare, for one document."""
     stairs = [end.staircase(statistic, spread) for end in ends]
-
-    # As `per_document`: the chance grows with epsilon and with delta, one root finds both.
-    def chance(epsilon: float) -> float:
-        group = group_delta(epsilon, terms.delta, terms.repetitions)
-        if group >= 1:
-            return 1.0
-        return sum(stair.probability(terms.repetitions * epsilon, group) for stair in stairs)
-
     start, step = statistic / terms.repetitions, spread / terms.repetitions
-    return _root(chance, terms.significance, start, step)
-
-
-def _root(
-    chance: Callable[[float], float], significance: float, start: float, step: float
-) -> float:
-    """The largest epsilon >= 0 whose chance does not exceed the significance, else 0."""
-    least = float(special.ndtri(significance))
+    least = float(special.ndtri(terms.significance))
 
     # As a normal quantile the chance is almost a straight line that rises by 1 in a `step`. The
     # solver asks again for both ends of its interval: a chance is computed once.
     @cache
     def excess(epsilon: float) -> float:
-        return float(special.ndtri(np.clip(chance(epsilon), _TINY, _BELOW_1))) - least
+        # As `per_document`: the chance grows with epsilon and with delta, one root finds both.
+        group, odds = (
+            group_delta(epsilon, terms.delta, terms.repetitions),
+            epsilon * terms.repetitions,
+        )
+        chance = sum(stair.probability(odds, group) for stair in stairs) if group < 1 else 1.0
+        return float(special.ndtri(np.clip(chance, _TINY, _BELOW_1))) - least
 
     low = high = max(0.0, start - step * excess(start))
     reach = step / _NEAR
@@ -277,9 +255,8 @@ def _root(
         low, high, reach = max(0.0, low - reach), low, 2 * reach
     while excess(high) <= 0:
         low, high, reach = high, high + reach, 2 * reach
-    tolerance = 1e-7
-    root = brentq(excess, low, high, xtol=tolerance, rtol=1e-12)
-    return max(0.0, float(root) - tolerance)
+    root = brentq(excess, low, high, xtol=_ROOT_WIDTH, rtol=1e-12)
+    return max(0.0, float(root) - _ROOT_WIDTH)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -338,11 +315,7 @@ class Staircase:
         return min(1.0, max(0.0, 1 - alive) + _ROUNDING)
 
     def _overlapping(self, spared: int, log_slope: float) -> float:
-        """A spacing, halved until the nearest walk has its mass where the wanted one has it.
-
-        That is at the last step: a walk that is kept elsewhere leaves to a weight of e^40 what
-        its own mass, or the rounding of its transforms, tells nothing of.
-        """
+        """A spacing, halved until the nearest walk has its mass where the wanted one has it."""
         size, spacing = self.size - spared, self.spacing
         odds = math.exp(log_slope) * size / self.others
         if self.others <= size:
@@ -371,10 +344,12 @@ class Staircase:
 @lru_cache(maxsize=1024)
 def _ranges(size: int, delta: float, spared: int) -> tuple[tuple[tuple[int, float], ...], float]:
     """Upper ends of ranges of D ~ Bin(size, delta) with their chances; the chance of more."""
-    below = _chance_of_at_most(np.arange(spared + 1), size, delta)
+    counts = np.arange(spared + 1)
+    below = special.betaincc(counts + 1, size - counts, delta)  # P[Bin(size, delta) <= counts]
     ends = sorted({min(int(end), spared) for end in np.searchsorted(below, _SHARES)} | {spared})
     chances = np.diff(below[ends], prepend=0.0).tolist()
-    return tuple(zip(ends, chances, strict=True)), _chance_of_more(spared, size, delta)
+    more = float(special.betainc(spared + 1, size - spared, delta))
+    return tuple(zip(ends, chances, strict=True)), more
 
 
 @dataclass(frozen=True)
@@ -394,8 +369,7 @@ class _Walk:
             return self._exact(states, sizes, slope)
         knots = _knots(states[0], states[-1], sizes[1 if self.at_points else 0])
         curve = interpolate.make_interp_spline(knots, self._exact(knots, sizes, slope), k=5)
-        values: Floats = curve(states)
-        return values
+        return np.asarray(curve(states))
 
     def _exact(self, states: Floats, sizes: tuple[int, int], slope: float) -> Floats:
         last = np.full_like(states, self.last)
@@ -404,11 +378,7 @@ class _Walk:
 
 
 def _knots(first: float, last: float, size: int) -> Floats:
-    """States from `first` to `last` between which the log ratio is interpolated, ascending.
-
-    As a function of the state it has a pole one state behind `size`, where the sample is used up:
-    there it bends like a logarithm, and even steps were wrong by .04 with 400 scores a side.
-    """
+    """States from `first` to `last` between which the log ratio is interpolated, ascending."""
     step, distances = (last - first) / (_TABLE - 1), [size + 1 - last]
     while distances[-1] < size + 1 - first:
         distances.append(distances[-1] + max(1.0, min(step, _FINE * distances[-1])))
@@ -419,8 +389,11 @@ def _run(stops: list[int], bands: list[tuple[int, int]], success: float) -> tupl
     """Failures before each success number in `stops`, kept within the bands: mass at the last."""
     start, mass, before = 0, np.ones(1), 0
     for stop, (low, high) in zip(stops, bands, strict=True):
-        first, last = _window(stop, success)
-        first, last = max(low, first, start), min(high, last)
+        # But for less than 1e-15 of the time there are as many failures before these successes.
+        mean = stop * (1 - success) / success
+        reach = 9 * math.sqrt(mean / success)
+        first = max(low, math.floor(mean - reach), start)
+        last = min(high, math.ceil(mean + reach + 45 / success))
         if last < first:
             return 0, np.zeros(1)
         grown = _convolve(mass, _failures(stop - before, success, last - start))
@@ -428,20 +401,12 @@ def _run(stops: list[int], bands: list[tuple[int, int]], success: float) -> tupl
     return start, mass
 
 
-def _window(successes: int, success: float) -> tuple[int, int]:
-    """The range of failures before these successes, but for less than 1e-15 of the time."""
-    mean = successes * (1 - success) / success
-    reach = 9 * math.sqrt(mean / success)
-    return max(0, math.floor(mean - reach)), math.ceil(mean + reach + 45 / success)
-
-
 def _failures(successes: int, success: float, most: int) -> Floats:
     """Chance of 0, 1, ..., `most` failures before these successes (negative binomial)."""
     y = np.arange(most + 1)
     logs = special.gammaln(successes + y) - special.gammaln(successes) - special.gammaln(y + 1)
     logs = logs + successes * math.log(success) + special.xlog1py(y, -success)
-    chances: Floats = np.exp(logs)
-    return chances
+    return np.asarray(np.exp(logs))
 
 
 def _convolve(first: Floats, second: Floats) -> Floats:
@@ -450,8 +415,7 @@ def _convolve(first: Floats, second: Floats) -> Floats:
         return np.convolve(first, second)
     length = fft.next_fast_len(first.size + second.size - 1, real=True)
     product = fft.irfft(fft.rfft(first, length) * fft.rfft(second, length), length)
-    kept: Floats = np.maximum(product[: first.size + second.size - 1], 0)
-    return kept
+    return np.asarray(np.maximum(product[: first.size + second.size - 1], 0))
 
 
 def _log_prefix_ratio(
@@ -470,16 +434,11 @@ def _log_prefix_ratio(
     constant = constant - special.gammaln(length) + points * math.log(slope)
     walk = points * math.log(theta) + others * math.log1p(-theta)
     integral = _log_integral(length - 1, left_others, left_points, slope)
-    result: Floats = constant + integral - walk
-    return result
+    return np.asarray(constant + integral - walk)
 
 
 def _log_integral(c: Floats, d: Floats, e: Floats, slope: float) -> Floats:
-    """Log of the integral of u^c (1 - u)^d (1 - slope u)^e over (0, 1 / slope); shape (n,).
-
-    The integrand has one peak and falls off on both sides: Gauss's rule between places where it
-    has become negligible.
-    """
+    """Log of the integral of u^c (1 - u)^d (1 - slope u)^e over (0, 1 / slope); shape (n,)."""
 
     def height(u: Floats) -> Floats:
         value = special.xlogy(c, u) + special.xlog1py(d, -u)
@@ -501,8 +460,7 @@ def _log_integral(c: Floats, d: Floats, e: Floats, slope: float) -> Floats:
     nodes = (left + half)[:, None] + half[:, None] * _NODES  # (n, 64)
     logs = c[:, None] * np.log(nodes) + d[:, None] * np.log1p(-nodes)
     logs += e[:, None] * np.log1p(-np.minimum(slope * nodes, _BELOW_1))
-    value: Floats = np.log(np.exp(logs - peak[:, None]) @ _WEIGHTS * half) + peak
-    return value
+    return np.log(np.exp(logs - peak[:, None]) @ _WEIGHTS * half) + peak
 
 
 def _first_reach(mode: Floats, c: Floats, d: Floats, e: Floats, slope: float) -> Floats:
@@ -516,8 +474,7 @@ def _first_reach(mode: Floats, c: Floats, d: Floats, e: Floats, slope: float) ->
         steep = np.where(c > 0, np.maximum(rise, 0), d + slope * e)
         # Eight deviations of a bell curve; at an end, 0 or 1 / slope, the fall of an exponential.
         width = np.minimum(8 / np.sqrt(bend), _NEGLIGIBLE / steep)
-    narrowed: Floats = np.clip(np.nan_to_num(width, nan=1 / slope), 1e-12 / slope, 1 / slope)
-    return narrowed
+    return np.asarray(np.clip(np.nan_to_num(width, nan=1 / slope), 1e-12 / slope, 1 / slope))
 
 
 def _mode(c: Floats, d: Floats, e: Floats, slope: float) -> Floats:
@@ -525,19 +482,7 @@ def _mode(c: Floats, d: Floats, e: Floats, slope: float) -> Floats:
     square = slope * (c + d + e)
     linear = c * (1 + slope) + d + slope * e
     root = np.sqrt(np.maximum(linear**2 - 4 * square * c, 0))
-    mode: Floats = 2 * c / np.maximum(linear + root, np.finfo(float).tiny)
-    return mode
-
-
-def _chance_of_at_most(counts: Counts, trials: int, share: float) -> Floats:
-    """P[Bin(trials, share) <= counts]; counts from 0 to trials - 1, any shape."""
-    chances: Floats = special.betaincc(counts + 1, trials - counts, share)
-    return chances
-
-
-def _chance_of_more(count: int, trials: int, share: float) -> float:
-    """P[Bin(trials, share) > count]; count from 0 to trials - 1."""
-    return float(special.betainc(count + 1, trials - count, share))
+    return 2 * c / np.maximum(linear + root, np.finfo(float).tiny)
 
 
 def _least_exceeded(chance: float, trials: int, share: float) -> int:
@@ -546,6 +491,8 @@ def _least_exceeded(chance: float, trials: int, share: float) -> int:
     >>> _least_exceeded(0.05, 10, 0.5)  # 9 and 10 come 11 times in 1,024
     8
     """
-    return bisect_left(
-        range(trials), True, key=lambda count: _chance_of_more(count, trials, share) <= chance
-    )
+
+    def rare(count: int) -> bool:
+        return bool(special.betainc(count + 1, trials - count, share) <= chance)
+
+    return bisect_left(range(trials), True, key=rare)

@@ -18,13 +18,14 @@ from functools import lru_cache
 from statistics import NormalDist
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import special
 from scipy.optimize import brentq
 
 from lmexposure._types import NotNegative
-from lmexposure._validate import bits_array, delta_of_dp, fraction, positive
+from lmexposure._validate import delta_of_dp, fraction, positive
 from lmexposure.errors import SettingsError
+from lmexposure.statistics.arrays import Flags, two_samples
 from lmexposure.statistics.bounds.bound import (
     Terms,
     at_least_zero,
@@ -66,10 +67,7 @@ _GAUSSIAN_GUESSES = (
 
 # Of Python's own: for one number at a time they are ten times as fast as scipy's.
 _NORMAL, _ROOT_2 = NormalDist(), math.sqrt(2)
-_GAUSSIAN_COINS = (
-    *FAIR_COINS,
-    _MU_GDP,
-)
+_GAUSSIAN_COINS = (*FAIR_COINS, _MU_GDP)
 # Guesses as shares of the canaries. A shift of all canaries shows best where few of the clearest
 # are guessed, from both ends; the memorisation of a part shows at the top alone. What the top
 # costs the former is .1 of epsilon; without it the latter loses 3 (1,000 canaries, 30 % of them).
@@ -214,12 +212,11 @@ def gaussian_dp_epsilon(
     Source: Dong, Roth and Su 2019, Corollary 2.13 and Theorem 2.14 (groups); order statistics as
     in David and Nagaraja 2003, section 2.1. Ties count against the bound.
     """
-    inside, outside = bits_array("in_scores", in_scores), bits_array("out_scores", out_scores)
+    inside, outside = two_samples(in_scores, out_scores)
     terms = Terms(
         significance=significance, delta=fraction("delta", delta), repetitions=repetitions
     )
     looks = _fixed_looks(outside.size, terms.significance)
-    inside, outside = np.sort(inside), np.sort(outside)
     thresholds = outside[[outside.size - look.rank for look in looks]]
     above = inside.size - np.searchsorted(inside, thresholds, side="right")  # (looks,)
     bounds = [
@@ -393,7 +390,7 @@ class _Rung:
     guesses: int
     level: float
 
-    def correct(self, right: NDArray[np.bool_]) -> int:
+    def correct(self, right: Flags) -> int:
         """Right guesses, of all in the order of `reveal`, shape (m,)."""
         along = right if self.end == "both" else right[::2]
         return int(along[: self.guesses].sum())

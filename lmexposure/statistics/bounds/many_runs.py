@@ -28,12 +28,12 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 
 from lmexposure._validate import bits_array, integer
 from lmexposure.errors import InputError
-from lmexposure.statistics.arrays import alike_texts, coin_matrix, column, score_matrix
+from lmexposure.statistics.arrays import Flags, Floats, alike_texts, column, scores_and_coins
 from lmexposure.statistics.bounds.bound import Terms, rate_notes
 from lmexposure.statistics.bounds.one_run import Audit, one_run_audit, right_guesses
 from lmexposure.statistics.intervals import binomial_interval
@@ -60,7 +60,7 @@ class LargestBound:
     chosen_from: int  # how many there were
     # the bound of each by itself at the whole significance, which holds for a model or a text that
     # was named beforehand; NaN where there is none. Shape (M,) or (N,).
-    values: NDArray[np.float64]
+    values: Floats
 
 
 def together_epsilon(
@@ -93,10 +93,13 @@ def together_epsilon(
 
     Source: proof at the top of this module, on that of `one_run_audit`.
     """
-    x = score_matrix("scores", scores)
-    coins = coin_matrix("included", included, x.shape)
+    x, coins = scores_and_coins(scores, included)
+    # Less each text's mean over all models, in units of its kind's spread.
+    away = x - x.mean(axis=0)
+    for places in alike_texts(kinds, [1] * x.shape[1]).values():
+        away[:, places] /= away[:, places].std() or 1.0
     bound = one_run_audit(
-        _centred(x, kinds).ravel(),
+        away.ravel(),
         coins.ravel(),
         significance=significance,
         delta=delta,
@@ -104,14 +107,6 @@ def together_epsilon(
         seed=seed,
     )
     return replace(bound, assumptions=(*bound.assumptions, _TRAINED_APART))
-
-
-def _centred(x: NDArray[np.float64], kinds: Sequence[Hashable]) -> NDArray[np.float64]:
-    """Scores less their text's mean over all models, in units of their kind's spread: (M, N)."""
-    away: NDArray[np.float64] = x - x.mean(axis=0)
-    for places in alike_texts(kinds, [1] * x.shape[1]).values():
-        away[:, places] /= away[:, places].std() or 1.0
-    return away
 
 
 def per_model_epsilon(
@@ -140,8 +135,7 @@ def per_model_epsilon(
 
     Source: proof at the top of this module; Boole's inequality.
     """
-    x = score_matrix("scores", scores, may_miss=True)
-    coins = coin_matrix("included", included, x.shape)
+    x, coins = scores_and_coins(scores, included, may_miss=True)
     rows = [(own[~np.isnan(own)], its[~np.isnan(own)]) for own, its in zip(x, coins, strict=True)]
     terms = Terms(significance=significance, delta=delta, repetitions=repetitions)
     return _largest(rows, terms, seed, what="models")
@@ -173,31 +167,28 @@ def per_text_epsilon(
 
     Source: proof at the top of this module; Boole's inequality.
     """
-    x = score_matrix("scores", scores)
-    coins = coin_matrix("included", included, x.shape)
+    x, coins = scores_and_coins(scores, included)
     columns = list(zip(x.T, coins.T, strict=True))
     terms = Terms(significance=significance, delta=delta, repetitions=repetitions)
     return _largest(columns, terms, seed, what="texts")
 
 
 def _largest(
-    cells: Sequence[tuple[NDArray[np.float64], NDArray[np.bool_]]],
-    terms: Terms,
-    seed: int,
-    *,
-    what: str,
+    cells: Sequence[tuple[Floats, Flags]], terms: Terms, seed: int, *, what: str
 ) -> LargestBound:
     """Audit each by itself; only the best is audited again at its share of the level."""
     seed = integer("seed", seed, low=0)
     share = replace(terms, significance=terms.significance / len(cells))
-    alone, paid = _Several(terms), _Several(share)
     values, shares = np.full(len(cells), np.nan), np.full(len(cells), -np.inf)
+    alone: _Known = {}
+    paid: _Known = {}
     for number, (own, its) in enumerate(cells):
         try:
             right = right_guesses(own, its, seed=seed)[1]
         except InputError:  # coins that are hardly fair, or nothing left
             continue
-        values[number], shares[number] = alone.bound(right), paid.bound(right)
+        values[number] = _bound(right, terms, alone)
+        shares[number] = _bound(right, share, paid)
     if np.isnan(values).all():
         raise InputError(
             f"the coins of none of the {len(cells)} {what} can have been tossed fairly, or none "
@@ -219,25 +210,21 @@ def _largest(
     )
 
 
-class _Several:
-    """Bounds of many audits: those of as many guesses, with one strongest look, are one number."""
-
-    def __init__(self, terms: Terms) -> None:
-        self._terms = terms
-        self._known: dict[tuple[int, float], float] = {}
-
-    def bound(self, right: NDArray[np.bool_]) -> float:
-        """Of guesses right or wrong, in the order of their reveal."""
-        audit = Audit(canaries=right.size, **vars(self._terms))
-        if audit.delta > 0:  # what is forgiven differs from stage to stage
-            return audit.decide(right).epsilon
-        key = right.size, audit.strength(right)
-        if key not in self._known:
-            self._known[key] = audit.decide(right).epsilon
-        return self._known[key]
+_Known = dict[tuple[int, float], float]
 
 
-def mean_at_least(values: NDArray[np.float64], significance: float) -> float:
+def _bound(right: Flags, terms: Terms, known: _Known) -> float:
+    """Of guesses in the order of their reveal; one for as many, with one strongest look."""
+    audit = Audit(canaries=right.size, **vars(terms))
+    if audit.delta > 0:  # what is forgiven differs from stage to stage
+        return audit.decide(right).epsilon
+    key = right.size, audit.strength(right)
+    if key not in known:
+        known[key] = audit.decide(right).epsilon
+    return known[key]
+
+
+def mean_at_least(values: Floats, significance: float) -> float:
     """A lower bound on the mean of independent draws, valid for every distribution on [0, 1].
 
     For an upper bound take one minus the bound for `1 - values`.
@@ -262,15 +249,14 @@ def mean_at_least(values: NDArray[np.float64], significance: float) -> float:
     return float(brentq(wealth, least, 1.0, xtol=1e-12)) if wealth(least) > 0 else 0.0
 
 
-def _bets(values: NDArray[np.float64], goal: float) -> NDArray[np.float64]:
+def _bets(values: Floats, goal: float) -> Floats:
     """What to stake on each draw, from the draws before it alone, shape (n,)."""
     n = values.size
     seen = np.arange(1, n + 1)
     mean = (0.5 + np.cumsum(values)) / (seen + 1)
     variance = (0.25 + np.cumsum((values - mean) ** 2)) / (seen + 1)
     before = np.concatenate([[0.25], variance[:-1]])
-    stakes: NDArray[np.float64] = np.sqrt(2 * goal / (n * before))
-    return stakes
+    return np.sqrt(2 * goal / (n * before))
 
 
 def lidp_epsilon(
@@ -342,7 +328,7 @@ def lidp_epsilon(
     )
 
 
-def _scores(name: str, values: ArrayLike) -> NDArray[np.float64]:
+def _scores(name: str, values: ArrayLike) -> Floats:
     """Finite scores of shape (models, canaries)."""
     scores = np.asarray(values, dtype=np.float64)
     if scores.ndim not in (1, 2) or scores.size == 0:
@@ -354,7 +340,7 @@ def _scores(name: str, values: ArrayLike) -> NDArray[np.float64]:
     return scores.reshape(len(scores), -1)
 
 
-def _epsilon(hits: NDArray[np.bool_], alarms: NDArray[np.bool_], terms: Terms) -> float:
+def _epsilon(hits: Flags, alarms: Flags, terms: Terms) -> float:
     """The bound for one document; the rates do not depend on delta and are bounded once."""
     tail = terms.significance / 2
     inside, outside = _at_least(hits, tail), 1 - _at_least(~alarms, tail)
@@ -367,7 +353,7 @@ def _epsilon(hits: NDArray[np.bool_], alarms: NDArray[np.bool_], terms: Terms) -
     return terms.per_document(bound_at)
 
 
-def _at_least(guesses: NDArray[np.bool_], significance: float) -> float:
+def _at_least(guesses: Flags, significance: float) -> float:
     """A lower bound on the share of true guesses."""
     models, canaries = guesses.shape
     if canaries == 1:

@@ -26,18 +26,19 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import special
 
-from lmexposure._validate import bits_array, integer
-from lmexposure.errors import InputError
+from lmexposure._validate import integer
 from lmexposure.statistics.bounds.bound import (
+    Counts,
+    Flags,
+    Floats,
     Terms,
+    fair_coins,
     group_delta,
     guess_notes,
     largest_rejected,
-    refuse_unlikely_coins,
-    true_or_false,
 )
 from lmexposure.statistics.results import EpsilonBound
 
@@ -113,50 +114,32 @@ def one_run_audit(
     audit = Audit(canaries=coins.size, **vars(terms))
     found, most = audit.decide(right), _max_attainable(audit)
     looks = audit.strongest(right, found.forgiven)
+    decided, (guesses, correct) = next(iter(looks.items()))
+    counts = {"canaries": coins.size, "included": int(coins.sum()), "forgiven": found.forgiven}
+    for name in sorted(looks):
+        counts[f"{name}_guesses"], counts[f"{name}_correct"] = looks[name]
     return EpsilonBound(
         method="one_run_audit",
         value=found.epsilon,
         **vars(terms),
         validity="any-dp",
-        counts=_counts(coins, looks, found.forgiven),
+        counts=counts,
         threshold=None,
-        threshold_choice=_choice(looks),
+        threshold_choice=(
+            "best of the numbers of guesses on three rays, fixed beforehand and all paid for; the "
+            f"ray '{decided}' decided, with {correct} of {guesses} guesses right"
+        ),
         max_attainable=most,
         assumptions=FAIR_COINS,
         notes=guess_notes(found.epsilon, most, terms.delta, right.size, int(right.sum())),
     )
 
 
-def right_guesses(
-    scores: ArrayLike, included: ArrayLike, *, seed: int
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+def right_guesses(scores: ArrayLike, included: ArrayLike, *, seed: int) -> tuple[Flags, Flags]:
     """The fair coins, and which guesses are right in the order of `reveal`; both of shape (m,)."""
-    values, coins = bits_array("scores", scores), true_or_false(included)
-    if coins.size != values.size:
-        raise InputError(
-            f"included has {coins.size} entries for {values.size} scores; give one for each canary"
-        )
-    refuse_unlikely_coins(int(coins.sum()), coins.size, 0.5)
+    values, coins = fair_coins(scores, included)
     stream = np.random.SeedSequence(integer("seed", seed, low=0), spawn_key=_TIES)
     return coins, reveal(values, coins, np.random.default_rng(stream))
-
-
-def _counts(
-    coins: NDArray[np.bool_], looks: dict[str, tuple[int, int]], forgiven: int
-) -> dict[str, int]:
-    """Canaries, and of each ray the look that showed most; all right guesses, none forgiven."""
-    found = {"canaries": coins.size, "included": int(coins.sum()), "forgiven": forgiven}
-    for name in sorted(looks):
-        found[f"{name}_guesses"], found[f"{name}_correct"] = looks[name]
-    return found
-
-
-def _choice(looks: dict[str, tuple[int, int]]) -> str:
-    name, (guesses, correct) = next(iter(looks.items()))
-    return (
-        "best of the numbers of guesses on three rays, fixed beforehand and all paid for; the ray "
-        f"'{name}' decided, with {correct} of {guesses} guesses right"
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,7 +161,7 @@ class Audit(Terms):
         """The looks."""
         return fixed_rays(self.canaries, self.significance)
 
-    def decide(self, right: NDArray[np.bool_]) -> _Decision:
+    def decide(self, right: Flags) -> _Decision:
         """The bound for guesses right or wrong in the order of `reveal`, shape (m,).
 
         With a delta, epsilons are tested upwards in stages that each have their own k. The first
@@ -197,21 +180,21 @@ class Audit(Terms):
                 break
         return found
 
-    def strongest(self, right: NDArray[np.bool_], forgiven: int) -> dict[str, tuple[int, int]]:
+    def strongest(self, right: Flags, forgiven: int) -> dict[str, tuple[int, int]]:
         """Guesses and right ones at each ray's strongest look; the ray that decided comes first."""
         found = []
         for ray in self.rays:
-            odds = _odds(ray, right, forgiven)
+            odds = ray.odds(right, forgiven)
             best = int(np.argmax(odds))
             seen = int(ray.looks[best]), int(ray.right(right)[best])
             found.append((float(odds[best]), ray.name, seen))
         return {name: seen for _, name, seen in sorted(found, key=lambda row: -row[0])}
 
-    def strength(self, right: NDArray[np.bool_], forgiven: int = 0) -> float:
+    def strength(self, right: Flags, forgiven: int = 0) -> float:
         """The largest log-odds that a look speaks for: without a delta all that decides."""
-        return max(float(_odds(ray, right, forgiven).max()) for ray in self.rays)
+        return max(float(ray.odds(right, forgiven).max()) for ray in self.rays)
 
-    def _reach(self, right: NDArray[np.bool_], forgiven: int, enough: float = math.inf) -> float:
+    def _reach(self, right: Flags, forgiven: int, enough: float = math.inf) -> float:
         """The largest epsilon of a document, up to `enough`, at which this outcome is too rare."""
         rays = self.rays
         reached = self.strength(right, forgiven)
@@ -265,27 +248,26 @@ def _cheapest(audit: Audit, epsilon: float) -> int:
     return int(k[np.argmin(cost)])
 
 
-def _odds(ray: "Ray", right: NDArray[np.bool_], forgiven: int) -> NDArray[np.float64]:
-    """What each look by itself says of the log-odds of a right guess, shape (J,)."""
-    return log_odds_low(ray.looks, ray.right(right) - forgiven, ray.levels)
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Ray:
     """Numbers of guesses to look at, with the nominal level of each look; shapes (J,)."""
 
     name: str
-    looks: NDArray[np.int64]
+    looks: Counts
     # They only compare looks, and need not sum to the significance: what a bound may claim is
     # calibrated on the whole walk afterwards, so that no level makes it invalid. Most power comes
     # from levels near those that are left after that calibration.
-    levels: NDArray[np.float64]
+    levels: Floats
 
-    def right(self, reveals: NDArray[np.bool_]) -> NDArray[np.int64]:
+    def right(self, reveals: Flags) -> Counts:
         """Right guesses at each look, shape (J,), of canaries in the order of `reveal`."""
         along = {"both": reveals, "top": reveals[::2], "bottom": reveals[1::2]}[self.name]
         # Every look is at 1 guess at least.
         return np.cumsum(along, dtype=np.int64)[self.looks - 1]
+
+    def odds(self, reveals: Flags, forgiven: int) -> Floats:
+        """What each look by itself says of the log-odds of a right guess, shape (J,)."""
+        return log_odds_low(self.looks, self.right(reveals) - forgiven, self.levels)
 
 
 @lru_cache(maxsize=64)
@@ -303,16 +285,14 @@ def fixed_rays(canaries: int, significance: float) -> tuple[Ray, ...]:
     return tuple(rays)
 
 
-def _spaced(size: int, looks: int, end: float) -> NDArray[np.int64]:
+def _spaced(size: int, looks: int, end: float) -> Counts:
     """Numbers of guesses in equal ratios, from the first look to a share of the ray."""
     first = min(_FIRST_LOOK, size)
     spaced = np.geomspace(first, max(first, end * size), looks)
     return np.unique(np.round(spaced).astype(np.int64))
 
 
-def reveal(
-    scores: NDArray[np.float64], included: NDArray[np.bool_], generator: np.random.Generator
-) -> NDArray[np.bool_]:
+def reveal(scores: Floats, included: Flags, generator: np.random.Generator) -> Flags:
     """Whether each guess is right, from the most extreme canary to the least, shape (m,)."""
     # Equal scores are put in an order that must be independent of the coins.
     falling = np.lexsort((generator.random(scores.size), -scores))
@@ -323,7 +303,7 @@ def reveal(
     return right
 
 
-def critical_counts(ray: Ray, log_odds: float) -> NDArray[np.int64]:
+def critical_counts(ray: Ray, log_odds: float) -> Counts:
     """The smallest counts that put the log-odds above `log_odds` at their look's level, (J,).
 
     One more than the guesses of a look where no count does. Falling `log_odds` gives counts that
@@ -343,23 +323,18 @@ def critical_counts(ray: Ray, log_odds: float) -> NDArray[np.int64]:
     return np.where(enough, high, high + 1)
 
 
-def binomial_window(trials: int, log_odds: float) -> tuple[int, NDArray[np.float64]]:
+def binomial_window(trials: int, log_odds: float) -> tuple[int, Floats]:
     """The binomial probabilities that matter: the first count, and the probabilities from there.
-
-    Counts outside the window have a probability below e^-39 together (Bernstein's inequality).
-    The probabilities inside are scaled to sum to 1, and made from ratios of neighbours, which
-    stay exact where factorials of a million do not.
 
     Source: Boucheron, Lugosi, Massart 2013, Theorem 2.10 (Bernstein).
 
     >>> binomial_window(2, 0.0)[1].tolist()
     [0.25, 0.5, 0.25]
     """
-    ((first, chances),) = _windows(np.array([trials]), log_odds)
-    return first, chances
+    return _windows(np.array([trials]), log_odds)[0]
 
 
-def _windows(trials: NDArray[np.int64], log_odds: float) -> list[tuple[int, NDArray[np.float64]]]:
+def _windows(trials: Counts, log_odds: float) -> list[tuple[int, Floats]]:
     """`binomial_window` for several numbers of trials, side by side in one array."""
     mean = trials * float(special.expit(log_odds))
     half = np.sqrt(2 * mean * float(special.expit(-log_odds)) * _LOG_TAIL) + _LOG_TAIL / 3
@@ -379,13 +354,8 @@ def _windows(trials: NDArray[np.int64], log_odds: float) -> list[tuple[int, NDAr
     return [(count, weights[start:end]) for count, start, end in places]
 
 
-def crossing_probability(
-    looks: NDArray[np.int64], critical: NDArray[np.int64], log_odds: float
-) -> float:
+def crossing_probability(looks: Counts, critical: Counts, log_odds: float) -> float:
     """P(at one look at least, the right guesses so far are `critical` or more).
-
-    Every guess is right with the same log-odds, independently. The distribution of the count is
-    carried from look to look; what has reached a critical count is taken out and added up.
 
     >>> crossing_probability(np.array([1, 2]), np.array([1, 2]), 0.0)
     0.5
@@ -403,14 +373,8 @@ def crossing_probability(
     return min(1.0, crossed)
 
 
-def log_odds_low(
-    looks: NDArray[np.int64], counts: NDArray[np.int64], levels: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """The log-odds at which a binomial count is reached with just the given probability.
-
-    This is the lower Clopper-Pearson bound on the log-odds of a right guess, for each look by
-    itself; -infinity at a count of 0. All shapes (J,).
-    """
+def log_odds_low(looks: Counts, counts: Counts, levels: Floats) -> Floats:
+    """The log-odds at which a binomial count is reached with just the given probability."""
     counts = np.clip(counts, 0, looks)
     seen = np.maximum(counts, 1)
     low = special.betaincinv(seen, looks - seen + 1, levels)
@@ -421,7 +385,7 @@ def log_odds_low(
     return np.where(counts == 0, -np.inf, odds)
 
 
-def _convolve(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.float64]:
+def _convolve(first: Floats, second: Floats) -> Floats:
     """The full convolution; by Fourier transform where both are long."""
     if min(first.size, second.size) < _SHORT:
         return np.convolve(first, second)

@@ -5,12 +5,7 @@ from scipy import special
 
 from lmexposure._validate import delta_of_dp, integer
 from lmexposure.errors import InputError
-from lmexposure.statistics.bounds.bound import (
-    Terms,
-    at_least_zero,
-    guess_notes,
-    largest_rejected,
-)
+from lmexposure.statistics.bounds.bound import Terms, at_least_zero, guess_notes, largest_rejected
 from lmexposure.statistics.bounds.one_run import binomial_window
 from lmexposure.statistics.results import EpsilonBound
 
@@ -57,9 +52,19 @@ def one_run_epsilon(
     check_guesses(canaries, guesses, correct)
     terms = Terms(significance=significance, delta=delta, repetitions=repetitions)
 
+    level = terms.significance
+
     def bound(right: int) -> float:
+        # A delta can only lower the bound: the search need not begin above Clopper-Pearson's.
+        seen = max(right, 1)
+        low = float(special.betaincinv(seen, guesses - seen + 1, level))
+        wrong = float(special.betainccinv(guesses - seen + 1, seen, level))
+        above = max(0.0, float(np.log(low / wrong)))
+
         def at(paid: float) -> float:
-            return _group_bound(canaries, guesses, right, paid, terms.significance)
+            return largest_rejected(
+                lambda epsilon: _p_value(canaries, guesses, right, epsilon, paid) - level, above
+            )
 
         return terms.per_document(at)
 
@@ -91,20 +96,6 @@ def one_run_p_value(
     check_guesses(canaries, guesses, correct)
     epsilon = at_least_zero("epsilon", epsilon)
     return _p_value(canaries, guesses, correct, epsilon, delta_of_dp("delta", delta))
-
-
-def _group_bound(
-    canaries: int, guesses: int, correct: int, delta: float, significance: float
-) -> float:
-    """The largest epsilon of the canary's whole group that its delta lets the counts reject."""
-
-    def excess(epsilon: float) -> float:
-        return _p_value(canaries, guesses, correct, epsilon, delta) - significance
-
-    # A delta can only lower the bound, so that the search need not begin above Clopper-Pearson's.
-    low = float(special.betaincinv(max(correct, 1), guesses - max(correct, 1) + 1, significance))
-    wrong = float(special.betainccinv(guesses - max(correct, 1) + 1, max(correct, 1), significance))
-    return largest_rejected(excess, max(0.0, float(np.log(low / wrong))))
 
 
 def _p_value(canaries: int, guesses: int, correct: int, epsilon: float, delta: float) -> float:

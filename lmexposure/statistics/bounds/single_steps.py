@@ -27,12 +27,12 @@ import math
 from statistics import NormalDist
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import special
 
-from lmexposure._validate import bits_array, delta_of_dp, fraction
-from lmexposure.errors import InputError
-from lmexposure.statistics.bounds.bound import refuse_unlikely_coins
+from lmexposure._validate import delta_of_dp, fraction
+from lmexposure.statistics.arrays import two_samples
+from lmexposure.statistics.bounds.bound import fair_coins
 from lmexposure.statistics.bounds.gaussian import GaussianEpsilon, epsilon_of_mu
 
 _NORMAL = NormalDist()
@@ -74,7 +74,7 @@ def step_guesses_epsilon(
     >>> round(step_guesses_epsilon(coins * 1.0, coins, delta=1e-5).mu, 2)
     5.5
     """
-    values, coins = _scores_and_coins(scores, included)
+    values, coins = fair_coins(scores, included)
     level, delta = fraction("significance", significance), delta_of_dp("delta", delta)
     right = int(((values > threshold) == coins).sum())
     mu, most = (_mu_of_guesses(count, values.size, level) for count in (right, values.size))
@@ -102,7 +102,7 @@ def step_rates_epsilon(
     Source: Nasr et al. 2023 (arXiv 2302.07956), equation 2: mu >= Phi^-1(1 - FPR) - Phi^-1(FNR) at
         the upper ends of both rates; Hoeffding 1956 for rates that differ from step to step.
     """
-    values, coins = _scores_and_coins(scores, included)
+    values, coins = fair_coins(scores, included)
     level, delta = fraction("significance", significance), delta_of_dp("delta", delta)
     inside, outside = int(coins.sum()), int((~coins).sum())
     missed = int((values[coins] <= threshold).sum())
@@ -123,18 +123,14 @@ def step_rates_epsilon(
 
 
 def step_noise_epsilon(
-    scores: ArrayLike,
-    included: ArrayLike,
-    *,
-    significance: float = 0.05,
-    delta: float,
+    scores: ArrayLike, included: ArrayLike, *, significance: float = 0.05, delta: float
 ) -> GaussianEpsilon:
     """Bound the mu of a step by the spread of its scores; their noise is normal.
 
     Source: the sum of squares of n normal errors over their variance is chi-square with n degrees
         of freedom; mu is the shift over the standard deviation (Dong, Roth and Su 2019).
     """
-    values, coins = _scores_and_coins(scores, included)
+    values, coins = fair_coins(scores, included)
     level, delta = fraction("significance", significance), delta_of_dp("delta", delta)
     squares = float(((values - coins) ** 2).sum())
     mu = math.inf
@@ -163,22 +159,6 @@ def guesses_needed(mu: float, *, shown: float, significance: float = 0.05) -> in
     right, least = (_NORMAL.cdf(part_of * mu / 2) for part_of in (1.0, part))
     z = _NORMAL.inv_cdf(1 - level)
     return math.ceil((z * math.sqrt(right * (1 - right)) / (right - least)) ** 2)
-
-
-def _scores_and_coins(
-    scores: ArrayLike, included: ArrayLike
-) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    values, coins = bits_array("scores", scores), np.asarray(included)
-    if coins.shape != values.shape:
-        raise InputError(
-            f"included has shape {coins.shape} for {values.size} scores; give a true or false for "
-            "each"
-        )
-    if not np.isin(coins, (0, 1)).all():
-        raise InputError("included must hold True and False alone; give one for each score")
-    coins = coins.astype(bool)
-    refuse_unlikely_coins(int(coins.sum()), coins.size, 0.5)
-    return values, coins
 
 
 def _mu_of_guesses(right: int, steps: int, level: float) -> float:
@@ -226,15 +206,13 @@ def _bound(
 def canife_point(in_scores: ArrayLike, out_scores: ArrayLike, *, delta: float) -> float:
     """A round's empirical epsilon, in nats, as its source has it.
 
-    Rates of 0 count as one error: 50 scores of each kind give 3.89 at most at a small delta.
-
     Source: Maddock et al. 2023 (arXiv 2210.02912), section 3 and appendix; the false positives are
         of rounds without the canary, and the false negatives of rounds with it.
 
     >>> round(canife_point([1.0] * 50, [0.0] * 50, delta=1e-5), 2)
     3.89
     """
-    inside, outside = bits_array("in_scores", in_scores), bits_array("out_scores", out_scores)
+    inside, outside = two_samples(in_scores, out_scores)
     delta = delta_of_dp("delta", delta)
     best = 0.0
     for threshold in np.unique(np.concatenate([inside, outside])):

@@ -1,13 +1,12 @@
 """Coins that somebody declares and that could hardly have fallen as they did."""
 
-import json
 import math
 
 import numpy as np
 import pytest
+from interval_ends import as_json
 from scipy import stats
 
-from lmexposure._record import plain
 from lmexposure.errors import InputError
 from lmexposure.statistics import Claim, EpsilonBound
 from lmexposure.statistics.bounds.bound import (
@@ -65,7 +64,7 @@ def test_a_smaller_delta_is_refused() -> None:
 
 def test_a_pure_claim() -> None:
     check = Claim(epsilon=0, delta=0).against(_bound(0.5, 3.0, delta=0.0))
-    told = json.loads(json.dumps(plain(check)))
+    told = as_json(check)
     assert (told["verdict"], told["claimed_epsilon"], told["bound"]) == ("contradicted", 0, 0.5)
 
 

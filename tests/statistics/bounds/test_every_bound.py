@@ -1,14 +1,12 @@
 """What holds of every bound on epsilon, whatever it is computed from."""
 
-import json
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
+from interval_ends import as_json
 
-from lmexposure._record import plain
 from lmexposure.statistics import (
     Bonferroni,
     EpsilonBound,
@@ -30,19 +28,19 @@ from lmexposure.statistics import (
     step_guesses_epsilon,
     step_rates_epsilon,
 )
+from lmexposure.statistics.arrays import Floats
 
-Scores = NDArray[np.float64]
 HALF = 0.5  # scores above it guess that a canary was in
 UP, DOWN = np.ones(100), np.zeros(100)
 EVEN = np.repeat([0.0, 1.0], 50)
 
 
-def by_threshold(threshold: Any) -> Any:
+def of_scores(threshold: Any) -> Any:
     return partial(epsilon_from_scores, threshold=threshold)
 
 
 def by_coins(bound: Any) -> Any:
-    def of_both(inside: Scores, outside: Scores, **terms: Any) -> EpsilonBound:
+    def of_both(inside: Floats, outside: Floats, **terms: Any) -> EpsilonBound:
         coins = np.arange(inside.size + outside.size) < inside.size
         found: EpsilonBound = bound(np.append(inside, outside), coins, **terms)
         return found
@@ -51,7 +49,7 @@ def by_coins(bound: Any) -> Any:
 
 
 def by_guesses(bound: Any) -> Any:
-    def of_both(inside: Scores, outside: Scores, **terms: Any) -> EpsilonBound:
+    def of_both(inside: Floats, outside: Floats, **terms: Any) -> EpsilonBound:
         number = inside.size + outside.size
         correct = int((inside > HALF).sum() + (outside <= HALF).sum())
         found: EpsilonBound = bound(canaries=number, guesses=number, correct=correct, **terms)
@@ -60,22 +58,18 @@ def by_guesses(bound: Any) -> Any:
     return of_both
 
 
-def exposure(inside: Scores, outside: Scores, **terms: Any) -> EpsilonBound:
+def exposure(inside: Floats, outside: Floats, **terms: Any) -> EpsilonBound:
     return epsilon_from_exposure(-inside, -outside, **terms).bound
 
 
-def coined_exposure(inside: Scores, outside: Scores, **terms: Any) -> EpsilonBound:
-    return exposure(inside, outside, inclusion_probability=0.5, **terms)
-
-
-def rates(inside: Scores, outside: Scores, **terms: Any) -> EpsilonBound:
+def rates(inside: Floats, outside: Floats, **terms: Any) -> EpsilonBound:
     caught, alarms = int((inside > HALF).sum()), int((outside > HALF).sum())
     return clopper_pearson_epsilon(
         caught, inside.size, alarms, outside.size, **{"significance": 0.05, **terms}
     )
 
 
-def joint_beta(inside: Scores, outside: Scores, **terms: Any) -> EpsilonBound:
+def joint_beta(inside: Floats, outside: Floats, **terms: Any) -> EpsilonBound:
     return joint_beta_epsilon(
         false_negatives=int((inside <= HALF).sum()),
         false_positives=int((outside > HALF).sum()),
@@ -86,13 +80,13 @@ def joint_beta(inside: Scores, outside: Scores, **terms: Any) -> EpsilonBound:
 
 
 OF_ANY_DELTA: dict[str, tuple[Any, str]] = {
-    "order statistics": (by_threshold(OrderStatistics()), "iid-scores"),
-    "fixed threshold": (by_threshold(FixedThreshold(value=HALF)), "iid-scores"),
-    "split sample": (by_threshold(SplitSample()), "iid-scores"),
-    "bonferroni": (by_threshold(Bonferroni()), "iid-scores"),
-    "values": (by_threshold(Bonferroni(grid=(0.0, 0.5, 1.0), by="value")), "iid-scores"),
+    "order statistics": (of_scores(OrderStatistics()), "iid-scores"),
+    "fixed threshold": (of_scores(FixedThreshold(value=HALF)), "iid-scores"),
+    "split sample": (of_scores(SplitSample()), "iid-scores"),
+    "bonferroni": (of_scores(Bonferroni()), "iid-scores"),
+    "values": (of_scores(Bonferroni(grid=(0.0, 0.5, 1.0), by="value")), "iid-scores"),
     "exposure": (exposure, "iid-scores"),
-    "coined exposure": (coined_exposure, "any-dp"),
+    "coined exposure": (partial(exposure, inclusion_probability=0.5), "any-dp"),
     "rates": (rates, "iid-scores"),
     "joint beta": (joint_beta, "bayesian"),
     "lidp": (partial(lidp_epsilon, threshold=HALF), "any-dp"),
@@ -134,12 +128,12 @@ def test_a_perfect_attack_shows_what_is_attainable(name: str) -> None:
     assert (found.value > 2, found.notes, found.validity) == (True, (), validity)
     weaker = bound(np.append(UP[:90], DOWN[:10]), np.append(DOWN[:90], UP[:10]))
     assert 0 < weaker.value < weaker.max_attainable == pytest.approx(found.max_attainable)
-    told = json.loads(json.dumps(plain(found), allow_nan=False))
+    told = as_json(found)
     assert (told["value"], told["validity"], told["unit"]) == (found.value, validity, "nats")
 
 
 def test_an_exposure_s_point_is_plain_too() -> None:
-    told = json.loads(json.dumps(plain(epsilon_from_exposure([1], [2, 3])), allow_nan=False))
+    told = as_json(epsilon_from_exposure([1], [2, 3]))
     assert told["bound"]["method"] == "epsilon_from_exposure"
     assert (told["point"]["validity"], told["point"]["unit"]) == ("point", "nats")
 

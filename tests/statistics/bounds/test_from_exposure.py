@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 from scipy import special, stats
 
 from lmexposure.statistics import (
@@ -12,12 +11,11 @@ from lmexposure.statistics import (
     epsilon_from_median_exposure,
     sampled_exposure,
 )
+from lmexposure.statistics.arrays import Floats
 from lmexposure.statistics.bounds.from_exposure import CoinRule
 
-Bits = NDArray[np.float64]
 
-
-def _least_favourable(rng: np.random.Generator, size: int, epsilon: float) -> Bits:
+def _least_favourable(rng: np.random.Generator, size: int, epsilon: float) -> Floats:
     """Distribution function min(e^eps u, 1 - e^-eps (1 - u)), references being uniform."""
     v = rng.random(size)
     turn = math.exp(epsilon) / (1 + math.exp(epsilon))

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 from scipy import stats
 
 from lmexposure.errors import NumericalError
@@ -18,19 +17,19 @@ from lmexposure.statistics import (
     SplitSample,
     epsilon_from_scores,
 )
+from lmexposure.statistics.arrays import Floats
 from lmexposure.statistics.bounds import from_scores
 from lmexposure.statistics.bounds.bound import Terms
 from lmexposure.statistics.bounds.clopper_pearson import Threshold
 from lmexposure.statistics.bounds.from_scores import (
     Staircase,
-    _chance_of_at_most,
-    _chance_of_more,
     _End,
     _least_exceeded,
     _log_prefix_ratio,
+    _ranges,
 )
 
-Scores = tuple[NDArray[np.float64], NDArray[np.float64]]
+Scores = tuple[Floats, Floats]
 
 EVERY: list[Threshold] = [
     OrderStatistics(),
@@ -314,9 +313,9 @@ def test_laws_of_one_rank_add_up_to_1(n: int, m: int, slope: float) -> None:
 def test_tails_are_those_of_scipy_stats(trials: int, share: float) -> None:
     law = stats.binom(trials, share)
     counts = np.unique(np.clip(law.ppf([1e-12, 0.01, 0.5, 0.99, 1 - 1e-12]), 0, trials - 1))
-    counts = counts.astype(np.int64)
-    below = _chance_of_at_most(counts, trials, share)
-    above = [_chance_of_more(int(count), trials, share) for count in counts]
+    found = [_ranges(trials, share, int(count)) for count in counts]
+    below = [sum(chance for _, chance in ranges) for ranges, _ in found]
+    above = [more for _, more in found]
     np.testing.assert_allclose(below, law.cdf(counts), rtol=1e-9)
     np.testing.assert_allclose(above, law.sf(counts), rtol=1e-9)
 

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 from scipy import integrate, optimize, stats
 
 from lmexposure.statistics import (
@@ -15,6 +14,7 @@ from lmexposure.statistics import (
     one_run_gaussian_audit,
     sampled_epsilon,
 )
+from lmexposure.statistics.arrays import Flags, Floats
 from lmexposure.statistics.bounds.gaussian import _fixed_looks, _tail
 
 # Mahloujifar, Melis, Chaudhuri 2024 (arXiv 2410.22235), Gaussian family, as jax_privacy prints
@@ -186,7 +186,7 @@ def test_published_bounds() -> None:
         assert found.value == pytest.approx(epsilon, abs=1e-3)
 
 
-def audited(mu: float, m: int, seed: int) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+def audited(mu: float, m: int, seed: int) -> tuple[Floats, Flags]:
     """Normal scores, of which those in are shifted by mu: mu-GDP."""
     generator = np.random.default_rng([seed, m])
     coins = generator.random(m) < 0.5

@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 from scipy import special, stats
 
-from lmexposure.statistics import one_run_audit, one_run_epsilon
+from lmexposure.statistics import one_run_audit, one_run_epsilon, one_run_p_value
+from lmexposure.statistics.arrays import Flags, Floats
 from lmexposure.statistics.bounds.one_run import (
     Audit,
     _max_attainable,
-    _odds,
     binomial_window,
     critical_counts,
     crossing_probability,
@@ -22,34 +21,32 @@ from lmexposure.statistics.bounds.one_run import (
     reveal,
 )
 
-Coins = NDArray[np.bool_]
-Scores = NDArray[np.float64]
-Mechanism = Callable[[Coins, float, np.random.Generator], Scores]
+Mechanism = Callable[[Flags, float, np.random.Generator], Floats]
 
 
-def laplace(coins: Coins, epsilon: float, generator: np.random.Generator) -> Scores:
+def laplace(coins: Flags, epsilon: float, generator: np.random.Generator) -> Floats:
     return generator.laplace(size=coins.size) + epsilon * coins
 
 
-def randomised_response(coins: Coins, epsilon: float, generator: np.random.Generator) -> Scores:
+def randomised_response(coins: Flags, epsilon: float, generator: np.random.Generator) -> Floats:
     """Two scores only: nearly everything is a tie."""
     wrong = generator.random(coins.size) > 1 / (1 + np.exp(-epsilon))
     return np.asarray(coins ^ wrong, dtype=np.float64)
 
 
-def xor_pairs(coins: Coins, epsilon: float, generator: np.random.Generator) -> Scores:
+def xor_pairs(coins: Flags, epsilon: float, generator: np.random.Generator) -> Floats:
     """Of every two canaries, whether their coins differ, by randomised response."""
     return np.repeat(randomised_response(coins[::2] ^ coins[1::2], epsilon, generator), 2)
 
 
-def shared_noise(coins: Coins, epsilon: float, generator: np.random.Generator) -> Scores:
+def shared_noise(coins: Flags, epsilon: float, generator: np.random.Generator) -> Floats:
     """A noisy number of canaries for every four, the score of all four."""
     counts = coins.reshape(-1, 4).sum(axis=1)
     return np.repeat(epsilon * counts + generator.laplace(size=counts.size), 4)
 
 
 def each_revealed(delta: float) -> Mechanism:
-    def scores(coins: Coins, epsilon: float, generator: np.random.Generator) -> Scores:
+    def scores(coins: Flags, epsilon: float, generator: np.random.Generator) -> Floats:
         told = np.where(generator.random(coins.size) < delta, 10.0 * coins - 4.5, 0.0)
         noisy = randomised_response(coins, epsilon, generator)
         return np.where(told == 0, noisy, told)
@@ -58,7 +55,7 @@ def each_revealed(delta: float) -> Mechanism:
 
 
 def all_revealed(delta: float) -> Mechanism:
-    def scores(coins: Coins, epsilon: float, generator: np.random.Generator) -> Scores:
+    def scores(coins: Flags, epsilon: float, generator: np.random.Generator) -> Floats:
         if generator.random() < delta:
             return coins.astype(float)
         return randomised_response(coins, epsilon, generator)
@@ -68,7 +65,7 @@ def all_revealed(delta: float) -> Mechanism:
 
 def values(
     mechanism: Mechanism, epsilon: float, *, m: int, delta: float = 0.0, runs: int = 200
-) -> NDArray[np.float64]:
+) -> Floats:
     found = []
     for seed in range(runs):
         generator = np.random.default_rng([seed, m])
@@ -84,18 +81,13 @@ MOST = 24
 
 @pytest.mark.parametrize(
     ("mechanism", "epsilon"),
-    [
-        (laplace, 0.0),
-        (randomised_response, 1.0),
-        (xor_pairs, 1.0),
-        (shared_noise, 1.0),
-    ],
+    [(laplace, 0.0), (randomised_response, 1.0), (xor_pairs, 1.0), (shared_noise, 1.0)],
 )
 def test_coverage(mechanism: Mechanism, epsilon: float) -> None:
     assert np.sum(values(mechanism, epsilon, m=400) > epsilon) <= MOST
 
 
-def blocks_revealed(coins: Coins, epsilon: float, generator: np.random.Generator) -> Scores:
+def blocks_revealed(coins: Flags, epsilon: float, generator: np.random.Generator) -> Floats:
     """Blocks of 376 coins, each shown as it is with probability .01."""
     shown = np.repeat(generator.random(-(-coins.size // 376)) < 0.01, 376)[: coins.size]
     return np.where(shown, 10.0 * coins - 4.5, randomised_response(coins, epsilon, generator))
@@ -136,7 +128,7 @@ def test_memorisation_of_a_part_shows(
     share: float, m: int, delta: float, runs: int, goal: float
 ) -> None:
 
-    def partly(coins: Coins, share: float, generator: np.random.Generator) -> Scores:
+    def partly(coins: Flags, share: float, generator: np.random.Generator) -> Floats:
         moved = coins & (generator.random(coins.size) < share)
         return generator.normal(size=coins.size) + 4 * moved
 
@@ -186,9 +178,9 @@ def test_forgiven_guesses_are_taken_off_once() -> None:
     assert decided.forgiven > 0
     q = 1 / (1 + np.exp(-decided.epsilon))
     rays, k = audit.rays, decided.forgiven
-    reached = max(float(_odds(ray, right, k).max()) for ray in rays)
+    reached = max(float(ray.odds(right, k).max()) for ray in rays)
     walks = generator.random((5_000, 400)) < q
-    above = [max(float(_odds(ray, walk, 0).max()) for ray in rays) >= reached for walk in walks]
+    above = [max(float(ray.odds(walk, 0).max()) for ray in rays) >= reached for walk in walks]
     paid = audit.extra(decided.epsilon) / (k + 1)
     assert np.mean(above) + paid <= 0.05 + 0.009  # three standard errors
 
@@ -324,3 +316,71 @@ def test_log_odds_low_solves_the_binomial_tail() -> None:
     q = special.expit(log_odds_low(looks, counts, levels))
     assert stats.binom.sf(counts - 1, looks, q) == pytest.approx(levels, rel=1e-6)
     assert log_odds_low(looks, np.array([0, -3, 0, 0]), levels).tolist() == [-math.inf] * 4
+
+
+# Steinke, Nasr, Jagielski 2023 (arXiv 2305.08846), Theorem 5.2 and Appendix D. The first four rows
+# of CASES are published there; jax_privacy and ml_privacy_meter print the others alike.
+# (canaries, guesses, correct, epsilon, delta, p-value)
+P_VALUES = [
+    (100, 100, 75, math.log(3), 0.0, 0.553470823848),
+    (1000, 100, 100, 1.0, 1e-5, 0.0005633089841),
+    (100, 100, 75, 1.0, 0.0, 0.3827218673),
+]
+# (canaries, guesses, correct, delta, epsilon) at significance 0.05
+CASES = [
+    (100, 100, 75, 0.0, 0.70221402),
+    (100, 100, 75, 1e-4, 0.699466911),
+    (1000, 100, 75, 1e-4, 0.67298473),
+    (10000, 10000, 9820, 1e-5, 3.871316849),
+    (100, 100, 100, 0.0, 3.492965),
+    (100, 100, 90, 0.0, 1.630823),
+    (1000, 1000, 600, 1e-5, 0.297227),
+    (1000, 1000, 900, 1e-5, 2.020646),
+    (1000, 100, 95, 1e-5, 2.165176),
+]
+CEILINGS = [(16, 1.580323), (100, 3.492965), (1000, 5.809068), (10000, 8.113002)]
+
+
+def slow_p_value(canaries: int, guesses: int, correct: int, epsilon: float, delta: float) -> float:
+    """Theorem 5.2, term by term."""
+    count = stats.binom(guesses, 1 / (1 + math.exp(-epsilon)))
+    most = max(
+        (math.fsum(count.pmf(np.arange(correct - i, correct))) / i for i in range(1, correct + 1)),
+        default=0.0,
+    )
+    return min(1.0, float(count.sf(correct - 1)) + 2 * canaries * delta * most)
+
+
+def test_published_values() -> None:
+    for m, k, correct, epsilon, delta, p in P_VALUES:
+        counts = {"canaries": m, "guesses": k, "correct": correct}
+        found = one_run_p_value(**counts, epsilon=epsilon, delta=delta)
+        assert found == pytest.approx(p, abs=1e-9)
+    for m, k, correct, delta, epsilon in CASES:
+        bound = one_run_epsilon(canaries=m, guesses=k, correct=correct, delta=delta)
+        assert bound.value == pytest.approx(epsilon, abs=1e-6)
+    for m, epsilon in CEILINGS:
+        bound = one_run_epsilon(canaries=m, guesses=m, correct=m // 2)
+        assert bound.max_attainable == pytest.approx(epsilon, abs=1e-6)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.5, 3.0, 9.0])
+@pytest.mark.parametrize(
+    ("guesses", "correct"), [(1, 0), (1, 1), (60, 1), (60, 20), (60, 45), (60, 60), (400, 390)]
+)
+def test_p_value_term_by_term(guesses: int, correct: int, epsilon: float) -> None:
+    found = one_run_p_value(
+        canaries=500, guesses=guesses, correct=correct, epsilon=epsilon, delta=2e-4
+    )
+    slow = slow_p_value(500, guesses, correct, epsilon, 2e-4)
+    assert found == pytest.approx(slow, rel=1e-9, abs=1e-15)
+
+
+def test_coverage_of_randomised_response() -> None:
+    generator = np.random.default_rng(11)
+    bounds = [
+        one_run_epsilon(canaries=400, guesses=400, correct=int(count)).value
+        for count in generator.binomial(400, 1 / (1 + math.exp(-1)), 500)
+    ]
+    # Above 49 of 500 in fewer than 2 of 100,000 at the exact level.
+    assert sum(bound > 1 for bound in bounds) <= 49

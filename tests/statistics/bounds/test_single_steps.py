@@ -5,25 +5,26 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy import stats
 
 from lmexposure.statistics import (
     GaussianEpsilon,
+    canife_point,
     epsilon_of_mu,
+    gaussian_dp_epsilon,
     guesses_needed,
     step_guesses_epsilon,
     step_noise_epsilon,
     step_rates_epsilon,
 )
+from lmexposure.statistics.arrays import Flags, Floats
 
 DELTA = 1e-5
 BOUNDS = (step_guesses_epsilon, step_rates_epsilon, step_noise_epsilon)
 Bound = Callable[..., GaussianEpsilon]
-Floats = NDArray[np.float64]
 
 
-def steps(mu: float, n: int, seed: int, drift: float = 0.0) -> tuple[Floats, NDArray[np.bool_]]:
+def steps(mu: float, n: int, seed: int, drift: float = 0.0) -> tuple[Floats, Flags]:
     """Scores whose noise has a standard deviation of 1 / mu; what is left of records drifts."""
     draws = np.random.default_rng(seed)
     coins = draws.random(n) < 0.5
@@ -106,3 +107,39 @@ def test_a_perfect_score_leaves_no_noise() -> None:
 def test_how_many_steps_it_takes() -> None:
     needed = guesses_needed(1.0, shown=0.9)
     assert median(step_guesses_epsilon, 1.0, needed) == pytest.approx(0.9, abs=0.02)
+
+
+def naive(inside: list[float], outside: list[float], delta: float) -> float:
+    best = 0.0
+    for threshold in [*inside, *outside]:
+        missed = max(1, sum(score < threshold for score in inside)) / len(inside)
+        alarms = max(1, sum(score >= threshold for score in outside)) / len(outside)
+        for rate, other in ((missed, alarms), (alarms, missed)):
+            if (1 - delta - rate) / other > 1:
+                best = max(best, math.log((1 - delta - rate) / other))
+    return best
+
+
+def test_it_is_the_largest_over_all_thresholds() -> None:
+    for seed in range(20):
+        draws = np.random.default_rng(seed)
+        inside, outside = draws.normal(1, 1, 30).tolist(), draws.normal(0, 1, 25).tolist()
+        assert canife_point(inside, outside, delta=0.01) == pytest.approx(
+            naive(inside, outside, 0.01)
+        )
+
+
+def test_it_saturates_where_the_source_says() -> None:
+    assert canife_point([1.0] * 50, [0.0] * 50, delta=1e-5) == pytest.approx(3.89, abs=0.005)
+
+
+def test_it_lies_above_the_truth_more_often_than_not_and_the_bound_does_not() -> None:
+    """At a delta that scores can resolve: 100 of them, mu 1."""
+    truth, above, bounds = epsilon_of_mu(mu=1.0, delta=0.05), 0, 0
+    for seed in range(200):
+        draws = np.random.default_rng(seed)
+        inside, outside = draws.normal(1, 1, 50), draws.normal(0, 1, 50)
+        above += canife_point(inside, outside, delta=0.05) > truth
+        bounds += gaussian_dp_epsilon(inside, outside, delta=0.05).value > truth
+    assert above > 100
+    assert bounds <= 20
