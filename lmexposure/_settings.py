@@ -21,6 +21,7 @@ from lmexposure.errors import SettingsError
 
 T = TypeVar("T")
 Rule = Callable[[str, Any], object]  # name and value; raises a SettingsError
+Function = Callable[..., None]  # of a command
 
 _KEY, _PART = "setting", "part"
 _TRUTH = {"true": True, "false": False}  # as a text has it

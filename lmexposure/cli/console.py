@@ -73,15 +73,10 @@ def say(line: str, *, aside: bool = False) -> None:
     console.print(_text(visible(line.removeprefix("\n")), console), soft_wrap=True)
 
 
-def say_aside(line: str) -> None:
-    """One line on standard error, where standard output is taken by a corpus."""
-    say(line, aside=True)
-
-
 def begin(line: str) -> None:
     """The first word of a command that imports torch, said before that; by one process alone."""
     if speaks():
-        say_aside(line)
+        say(line, aside=True)
 
 
 def show_failure(text: str) -> None:
@@ -110,10 +105,7 @@ def print_pairs(pairs: Sequence[tuple[str, str]]) -> None:
 
 
 def print_table(
-    header: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    *,
-    right: Sequence[int] = (),
+    header: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()
 ) -> None:
     """A table; the columns numbered in `right` hold numbers."""
     from rich.table import Table
@@ -143,7 +135,7 @@ class Bars:
     def say(self, line: str) -> None:
         """One line on standard error, above the bars."""
         if speaks():
-            say_aside(line)
+            say(line, aside=True)
 
 
 class _DrawnBars(Bars):
@@ -211,38 +203,26 @@ def print_section(section: "Section") -> None:
             print_section(part)
 
 
-def show_study(
-    study: "Study",
-    out: Path,
-    *,
-    formats: Sequence[str] = ("html", "md"),
-    show_secrets: bool = False,
-) -> None:
-    """What a command says at its end: the study, where its report and its record are."""
-    from lmexposure.core import write_report
+def show_study(out: Path, *, show_secrets: bool = False) -> None:
+    """What a command says at its end, by one process: its study, the verdict, where its files are.
 
-    print_document(study.document())
-    page, *_ = write_report(study, out, formats=formats, show_secrets=show_secrets)
-    if speaks():
-        say(f"report  {page}")
-    say(f"result  {out / study.NAME}")
-    if show_secrets:
-        warn(PRIVATE_FILES)
-
-
-def show_run(out: Path) -> None:
-    """The same of a run or a measurement, whose verdict is said too; by one process alone."""
-    from lmexposure.core import open_study, write_report
-
+    The study is read from its directory, or its record, and its report written beside it.
+    """
     if not speaks():
         return
+    from lmexposure.core import open_study, write_report
+
     study = open_study(out)
+    out = out if out.is_dir() else out.parent
     print_document(study.document())
-    written = write_report(study, out)
+    written = write_report(study, out, formats=study.FILES, show_secrets=show_secrets)
     say("")
     say_verdict(study)
     for path in written:
         say(f"report  {path}")
+    say(f"result  {out / study.NAME}")
+    if show_secrets:
+        warn(PRIVATE_FILES)
 
 
 def say_verdict(study: "Study") -> None:

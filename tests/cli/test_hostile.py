@@ -93,7 +93,7 @@ def test_a_bar_has_no_markup_and_no_controls(
         bars.show(f"scoring {HOSTILE}", 1, 2, HOSTILE)
         bars.say(HOSTILE)
     console.print_table([HOSTILE], [[HOSTILE]])
-    console.say_aside(HOSTILE)
+    console.say(HOSTILE, aside=True)
     seen = capsys.readouterr()
     for part in (HOSTILE[:4], "\x07", "\x9b", "\u202e"):
         assert part not in seen.out + seen.err

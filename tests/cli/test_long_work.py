@@ -17,7 +17,7 @@ from known import known
 from lmexposure._forecast import Phase, Remaining
 from lmexposure._style import in_words
 from lmexposure.audit.workload import Watcher
-from lmexposure.cli import console, entry
+from lmexposure.cli import entry, work
 from lmexposure.cli.console import Bars
 from lmexposure.cli.long_work import LongWork, Stopped, long_work
 
@@ -235,7 +235,7 @@ SEARCH += ["--set", "budget_steps=90000000", "--estimate", "exact"]
 def begin(words: list[str]) -> None:
     """The command, but for the report at its end, which takes as long as all the rest."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    console.show_run = lambda *_, **__: None
+    work.show_study = lambda *_, **__: None
     sys.argv = ["lmexposure", *words]
     entry.main()
 

@@ -10,7 +10,7 @@ from corpora import write_corpus
 from datasets import Dataset
 
 from lmexposure.canaries import Manifest
-from lmexposure.cli.verify import _shown
+from lmexposure.cli.corpora import _shown
 from lmexposure.integrations import prepared_directory
 from lmexposure.models import byte_level_tokenizer
 from lmexposure.studies import RowsRecord
