@@ -24,6 +24,7 @@ from lmexposure._style import sentence
 from lmexposure.core import Thresholds, own_records
 from lmexposure.errors import CorpusError, SettingsError
 from lmexposure.studies import (
+    DP_SGD,
     FLAGS,
     SETTINGS_OF_ROWS,
     CanifeStudySettings,
@@ -261,17 +262,7 @@ def asked(
 
     A file may be of several commands; --set takes these names alone.
     """
-    given, kind = dict(given), type(record)
-    file, pairs = given.pop(_FILE, None), given.pop(_SET, None)
-    known = settings_taken(kind)
-    chosen = parsed(known, given)
-    for name, value in dict(map(_pair, cast("Sequence[str]", pairs or ()))).items():
-        if name in known.keys() - set(names or known) | settings_left_out(kind):
-            raise SettingsError(f"{name!r} has no effect here; leave it out")
-        refuse_unknown([name], names or known)
-        if name in chosen:
-            raise SettingsError(f"--set {name}={value} and {known[name].flag} say two things of it")
-        chosen[name] = known[name].read(value)
+    kind, file, chosen = type(record), given.get(_FILE), on_the_line(type(record), given, names)
     tables = {"check": settings_of(Thresholds).keys()}  # of a settings file, each with its names
     in_file = {} if file is None else settings_in(Path(str(file)), kind, elsewhere=tables)
     try:
@@ -282,12 +273,38 @@ def asked(
         raise SettingsError(f"{file}: {failure}") from None
 
 
-def _pair(text: str) -> tuple[str, str]:
-    """Name and value of --set."""
-    name, equals, value = text.partition("=")
-    if not equals or not name.strip():
-        raise SettingsError(f"--set {text!r} must be NAME=VALUE, such as '--set epochs=5'")
-    return name.strip().replace("-", "_"), value
+def on_the_line(kind: type, given: Given, names: Collection[str] | None = None) -> Given:
+    """The settings that flags and --set gave, each in one way; --set takes these names alone."""
+    known = settings_taken(kind)
+    chosen = parsed(known, {n: value for n, value in given.items() if n not in (_FILE, _SET)})
+    by_set = {}
+    for text in cast("Sequence[str]", given.get(_SET) or ()):
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise SettingsError(f"--set {text!r} must be NAME=VALUE, such as '--set epochs=5'")
+        by_set[name.strip().replace("-", "_")] = value
+    for name, value in by_set.items():
+        if name in known.keys() - set(names or known) | settings_left_out(kind):
+            raise SettingsError(f"{name!r} has no effect here; leave it out")
+        refuse_unknown([name], names or known)
+        if name in chosen:
+            raise SettingsError(f"--set {name}={value} and {known[name].flag} say two things of it")
+        chosen[name] = known[name].read(value)
+    return chosen
+
+
+def _asked_of_training(record: RunSettings, given: Given, *, names: Collection[str]) -> RunSettings:
+    """As `asked`; a delta is for private trainings, unless a file has it for another command."""
+    settings, delta = (
+        asked(record, given, names=names),
+        on_the_line(RunSettings, given).get("delta"),
+    )
+    if delta is not None and settings.training.get("method") != DP_SGD:
+        raise SettingsError(
+            f"delta={delta!r} is of differential privacy, and the training would promise none; add "
+            f"method={DP_SGD!r}, or leave it out"
+        )
+    return settings
 
 
 def _refused(record: Settings, given: Given) -> str | None:
@@ -337,7 +354,7 @@ def _group(command: str, record: Settings, words: Mapping[str, str]) -> Group:
         first=FLAGS[command][0].split(),
         help=words,
         more=_FROM_ELSEWHERE,
-        make=partial(asked, record, names=taken),
+        make=partial(_asked_of_training if command == "train" else asked, record, names=taken),
     )
 
 
