@@ -32,24 +32,15 @@ def speaks() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
-def _out() -> "Console":
+def _console(*, aside: bool = False) -> "Console":
+    """Standard output, or aside standard error."""
     from rich.console import Console
 
     # A pipe gets whole lines, whatever the width of the terminal behind it.
-    terminal = sys.stdout is not None and sys.stdout.isatty()
-    width = None if terminal else 160
-    return _seen(Console(width=width, highlight=False, quiet=not speaks()))
-
-
-def _err() -> "Console":
-    from rich.console import Console
-
-    return _seen(Console(stderr=True, highlight=False))
-
-
-def _seen(console: "Console") -> "Console":
-    """With COLUMNS=0 in the environment nothing would be written, no error either."""
-    if console.width < 1:
+    piped = not aside and (sys.stdout is None or not sys.stdout.isatty())
+    quiet = not aside and not speaks()
+    console = Console(stderr=aside, width=160 if piped else None, highlight=False, quiet=quiet)
+    if console.width < 1:  # of COLUMNS=0: nothing would be written, no error either
         console.width = 80
     return console
 
@@ -65,12 +56,17 @@ def _text(shown: str, console: "Console", style: str = "") -> "Text":
     return Text(shown.encode(encoding, "backslashreplace").decode(encoding), style=style)
 
 
+def _print(shown: str, console: "Console", style: str = "") -> None:
+    """Lines, whole however wide they are."""
+    console.print(_text(shown, console, style), soft_wrap=True)
+
+
 def say(line: str, *, aside: bool = False) -> None:
     """One line on standard output, or aside on standard error; a leading line end is kept."""
-    console = _err() if aside else _out()
+    console = _console(aside=aside)
     if line.startswith("\n"):
         console.print()
-    console.print(_text(visible(line.removeprefix("\n")), console), soft_wrap=True)
+    _print(visible(line.removeprefix("\n")), console)
 
 
 def begin(line: str) -> None:
@@ -81,20 +77,17 @@ def begin(line: str) -> None:
 
 def show_failure(text: str) -> None:
     """What others say of a failure, in as many lines as they do, on standard error."""
-    console = _err()
-    console.print(_text(printable(text.rstrip("\n")), console), soft_wrap=True)
+    _print(printable(text.rstrip("\n")), _console(aside=True))
 
 
 def warn(line: str) -> None:
     """One warning on standard error."""
-    console = _err()
-    console.print(_text(f"warning: {visible(said(line))}", console, "yellow"), soft_wrap=True)
+    _print(f"warning: {visible(said(line))}", _console(aside=True), "yellow")
 
 
 def error(line: str) -> None:
     """One error on standard error."""
-    console = _err()
-    console.print(_text(f"error: {visible(line)}", console, "red"), soft_wrap=True)
+    _print(f"error: {visible(line)}", _console(aside=True), "red")
 
 
 def print_pairs(pairs: Sequence[tuple[str, str]]) -> None:
@@ -110,7 +103,7 @@ def print_table(
     """A table; the columns numbered in `right` hold numbers."""
     from rich.table import Table
 
-    console = _out()
+    console = _console()
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column, name in enumerate(header):
         table.add_column(
@@ -127,34 +120,25 @@ def print_table(
 class Bars:
     """A bar for each part of long work, on standard error; none where that is no terminal."""
 
-    drawn = False
-
-    def show(self, what: str, done: int, total: int, note: str = "") -> None:
-        """Draw how far a part is."""
-
-    def say(self, line: str) -> None:
-        """One line on standard error, above the bars."""
-        if speaks():
-            say(line, aside=True)
-
-
-class _DrawnBars(Bars):
-    """Bars of Rich."""
-
-    drawn = True
-
-    def __init__(self, bars: "Progress") -> None:
-        self._bars = bars
+    def __init__(self, drawn: "Progress | None" = None) -> None:
+        self.drawn = drawn
         self._tasks: dict[str, TaskID] = {}
 
     def show(self, what: str, done: int, total: int, note: str = "") -> None:
+        """Draw how far a part is."""
+        if self.drawn is None:
+            return
         what, note = visible(what), visible(note)
         if what not in self._tasks:
-            self._tasks[what] = self._bars.add_task(what, total=total, note=note)
-        self._bars.update(self._tasks[what], completed=done, total=total, note=note)
+            self._tasks[what] = self.drawn.add_task(what, total=total, note=note)
+        self.drawn.update(self._tasks[what], completed=done, total=total, note=note)
 
     def say(self, line: str) -> None:
-        self._bars.console.print(_text(visible(line), self._bars.console), soft_wrap=True)
+        """One line on standard error, above the bars."""
+        if self.drawn is not None:
+            _print(visible(line), self.drawn.console)
+        elif speaks():
+            say(line, aside=True)
 
 
 @contextmanager
@@ -165,14 +149,11 @@ def progress_bars() -> Iterator[Bars]:
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[note]}", markup=False),
-    )
-    with Progress(*columns, console=_err(), transient=True) as bars:
-        yield _DrawnBars(bars)
+    what = TextColumn("{task.description}", markup=False)
+    note = TextColumn("{task.fields[note]}", markup=False)
+    columns = what, BarColumn(), MofNCompleteColumn(), note
+    with Progress(*columns, console=_console(aside=True), transient=True) as bars:
+        yield Bars(bars)
 
 
 PRIVATE_FILES = "these files show secrets or text of the corpus: keep them private"
@@ -196,7 +177,7 @@ def print_section(section: "Section") -> None:
         if section.caption:
             say(section.caption)
         print_table(table.heads, table.cells, right=range(table.words, len(table.heads)))
-    for line in (*section.notes, *filter(None, [section.code])):
+    for line in filter(None, (*section.notes, section.code)):
         say(line)
     for part in section.parts:
         if "terminal" in part.on:

@@ -82,6 +82,7 @@ PHASES = [
 
 class Lines(Bars):
     def __init__(self) -> None:
+        super().__init__()
         self.lines: list[str] = []
 
     def say(self, line: str) -> None:
