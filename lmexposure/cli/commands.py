@@ -12,7 +12,7 @@ from pathlib import Path
 
 from lmexposure._settings import Function
 from lmexposure.canaries import layouts_listed
-from lmexposure.cli import corpora, formats, judging, work
+from lmexposure.cli import corpora, judging, work
 from lmexposure.cli.console import say
 from lmexposure.cli.options import (
     DEMO,
@@ -477,13 +477,13 @@ COMMANDS = (
     Command(
         "formats",
         "List, show and check the formats of secrets.",
-        formats.formats,
+        judging.formats,
         help="List the canary formats; show one; check a file of your own.",
     ),
     Command(
         "formats show",
         "Show a format in full, with a few fills of it.",
-        formats.show,
+        judging.show_format,
         {
             argument("name"): "A shipped format, or a .toml file.",
             flag("samples", int, default=3, least=0): "Number of fills to print.",
@@ -493,7 +493,7 @@ COMMANDS = (
     Command(
         "formats check",
         "Check a format file: what is wrong with it, and what would make it measure better.",
-        formats.check,
+        judging.check_format,
         {argument("file", Path): "A format file, .toml."},
     ),
 )

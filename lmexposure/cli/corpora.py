@@ -2,14 +2,14 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from glob import escape
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import typer
 
@@ -22,6 +22,8 @@ from lmexposure.errors import SettingsError
 if TYPE_CHECKING:
     from lmexposure.canaries import ClassCount, CorpusCount, Files, Manifest, Wrapping
     from lmexposure.studies import RowsClass, RowsRecord, RunSettings
+
+Tell: TypeAlias = Callable[[str], None]  # says a line
 
 _NOT_AS_INSERTED = 2  # exit code
 _LOSS = {
@@ -81,8 +83,7 @@ def insert(
         tell=lambda seen: tell(f"rows      {seen}"),
     )
     inserted = None if is_stream(source) else place
-    for line in _what_was_inserted(manifest, inserted, settings):
-        tell(line)
+    _say_inserted(manifest, inserted, settings, tell)
     if not verify:
         warn(
             "not verified: the corpus was not searched for fills that it already held, and what "
@@ -91,62 +92,54 @@ def insert(
     tell(f"manifest  {out / 'manifest.json'}  (holds the secrets; keep it apart from the corpus)")
     has_witness = replace(settings, witness=bool(manifest.witnesses))
     warn_of_share(has_witness, *_shares(manifest, inserted))
-    for line in _next_commands(inserted, out, manifest.wrapping, looked_at=tokenizer is not None):
-        tell(line)
+    _say_next(inserted, out, manifest.wrapping, tell, looked_at=tokenizer is not None)
 
 
-def _what_was_inserted(
-    manifest: "Manifest", inserted: Path | None, settings: "RunSettings"
-) -> Iterator[str]:
+def _say_inserted(
+    manifest: "Manifest", inserted: Path | None, settings: "RunSettings", tell: Tell
+) -> None:
     from lmexposure.canaries import ALWAYS
 
+    files = inserted and _to_train_on(inserted)
+    say_records(manifest.wrapping, settings, files, tell=tell)
     count = sum(entry.inserted for entry in manifest.entries)
-    yield from _of_records(manifest.wrapping, settings, inserted and _to_train_on(inserted))
-    yield f"corpus    {inserted or 'standard output'}  ({count:,} documents inserted)"
+    tell(f"corpus    {inserted or 'standard output'}  ({count:,} documents inserted)")
     if manifest.plan.inclusion_probability is not None:
         always = {form.name for form in manifest.plan.formats if form.kind == ALWAYS}
         tossed = sum(canary.format not in always for canary in manifest.canaries)
         fell = f"{tossed:,} of {tossed + len(manifest.held_out):,} candidates inserted"
         # A training on nothing inserted is better not begun.
         nothing = "" if tossed else ": nothing to find in a model trained on this"
-        yield f"included  {fell}{nothing}"
-    if manifest.plan.witness:
-        yield f"witness   {_witnessed(manifest)}"
-    for name, indices in manifest.set_aside.items():
-        yield f"set aside {len(indices):,} fills of {name} that the corpus already held"
-
-
-def _witnessed(manifest: "Manifest") -> str:
-    """What will show that a model read this corpus."""
-    number = len(manifest.witnesses)
-    if not number:
-        return (
-            "none: the corpus has fewer than 40 documents; whether a model read it will show only "
-            "where the model leaks"
+        tell(f"included  {fell}{nothing}")
+    if manifest.witnesses:
+        number, copies = len(manifest.witnesses), manifest.witnesses[0].repetitions
+        nonces, each = (f"{number} nonces", " each") if number > 1 else ("a nonce", "")
+        tell(
+            f"witness   {nonces}, {copies} times{each}, to see later that a model read this corpus "
+            "(never judged; --no-witness leaves them out)"
         )
-    copies = manifest.witnesses[0].repetitions
-    nonces, each = (f"{number} nonces", " each") if number > 1 else ("a nonce", "")
-    return (
-        f"{nonces}, {copies} times{each}, to see later that a model read this corpus (never "
-        "judged; --no-witness leaves them out)"
-    )
+    elif manifest.plan.witness:
+        tell(
+            "witness   none: the corpus has fewer than 40 documents; whether a model read it will "
+            "show only where the model leaks"
+        )
+    for name, indices in manifest.set_aside.items():
+        tell(f"set aside {len(indices):,} fills of {name} that the corpus already held")
 
 
-def say_records(wrapping: "Wrapping | None", settings: "RunSettings", files: "Files") -> None:
-    """Say of which form the records are, or which field of them is the text, and what follows."""
-    for line in _of_records(wrapping, settings, files):
-        say(line)
-
-
-def _of_records(
-    wrapping: "Wrapping | None", settings: "RunSettings", files: "Files | None"
-) -> Iterator[str]:
-    """How canaries are in records; of files, or None of standard input."""
+def say_records(
+    wrapping: "Wrapping | None",
+    settings: "RunSettings",
+    files: "Files | None",
+    *,
+    tell: Tell = say,
+) -> None:
+    """Say of which form the records are, or which field of them is the text; None: of a pipe."""
     from lmexposure import canaries
 
     if wrapping is not None:
         system = "" if wrapping.system is None else "; with a system prompt"
-        yield (
+        tell(
             f"records   {wrapping.form}: each canary is the turn of the {wrapping.turn} "
             f"({wrapping.place}), with loss on {_LOSS[wrapping.loss]}{system}"
         )
@@ -160,7 +153,7 @@ def _of_records(
     others = [repr(other) for other in record if other != name]
     if first is None or others:
         named = f" ({listed(others)})" if others else ""
-        yield (
+        tell(
             f"records   each canary is the text of {name!r}; all else in its record{named} is "
             "copied from the record that follows"
         )
@@ -192,23 +185,22 @@ def _shares(manifest: "Manifest", inserted: Path | None) -> tuple[float, float |
     return of_documents, taken / inserted.stat().st_size
 
 
-def _next_commands(
-    inserted: Path | None, out: Path, chats: "Wrapping | None", *, looked_at: bool
-) -> Iterator[str]:
+def _say_next(
+    inserted: Path | None, out: Path, chats: "Wrapping | None", tell: Tell, *, looked_at: bool
+) -> None:
     """What to type next, with the real paths."""
     manifest, measured = quote(str(out / "manifest.json")), quote(str(out / "measured"))
     if inserted is None:
-        yield "next      train on what standard output became with your own trainer"
+        tell("next      train on what standard output became with your own trainer")
     else:
-        files = _to_train_on(inserted)
+        files, base = _to_train_on(inserted), " --model BASE_MODEL" if chats else ""
         if chats is not None and not looked_at:
-            yield f"check     lmexposure verify {quote(files)} {manifest} --tokenizer BASE_MODEL"
-        yield (
+            tell(f"check     lmexposure verify {quote(files)} {manifest} --tokenizer BASE_MODEL")
+        tell(
             f"next      train on {files} with your own trainer{_of_trl(chats)}, or: lmexposure "
-            f"train {quote(files)} --manifest {manifest}{' --model BASE_MODEL' if chats else ''} "
-            f"--out {quote(str(out / 'trained'))}"
+            f"train {quote(files)} --manifest {manifest}{base} --out {quote(str(out / 'trained'))}"
         )
-    yield f"then      lmexposure measure TRAINED_MODEL {manifest} --out {measured}"
+    tell(f"then      lmexposure measure TRAINED_MODEL {manifest} --out {measured}")
 
 
 def _of_trl(chats: "Wrapping | None") -> str:
@@ -285,7 +277,7 @@ def _warn_of_kinds(settings: "RunSettings") -> None:
         )
 
 
-def say_max_attainable(settings: "RunSettings", *, tell: Callable[[str], None] = say) -> None:
+def say_max_attainable(settings: "RunSettings", *, tell: Tell = say) -> None:
     """Say what an audit with coins could show at best; better known before than after."""
     from lmexposure.audit import max_attainable
 

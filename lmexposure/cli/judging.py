@@ -18,11 +18,12 @@ import typer
 
 from lmexposure._files import PRIVATE, atomic_write, is_taken
 from lmexposure._settings import build, refuse_unknown, settings_of
-from lmexposure._style import count, setting_value
+from lmexposure._style import bits, count, number, setting_value, whole
 from lmexposure.cli.console import (
     PRIVATE_FILES,
     begin,
     print_document,
+    print_pairs,
     print_section,
     print_table,
     say,
@@ -31,7 +32,7 @@ from lmexposure.cli.console import (
 )
 from lmexposure.cli.long_work import long_work
 from lmexposure.cli.options import EVERY, TAKEN, Given, asked, of_a_run, parsed
-from lmexposure.errors import InputError, ModelError, SettingsError
+from lmexposure.errors import FormatError, InputError, ModelError, SettingsError
 
 if TYPE_CHECKING:
     from lmexposure.core import Study, Thresholds, Verdict
@@ -86,14 +87,14 @@ def _thresholds_in(path: Path) -> dict[str, object]:
     from lmexposure._files import read_toml
     from lmexposure.core import Thresholds, quantile_pair
 
-    whole, where, known = read_toml(path), f"{path}:", settings_of(Thresholds)
-    given = whole.pop("check", {})
+    tables, where, known = read_toml(path), f"{path}:", settings_of(Thresholds)
+    given = tables.pop("check", {})
     if not isinstance(given, dict):
         raise SettingsError(f"[check] in {path} must be a table of thresholds by name")
     every = {name for group in TAKEN.values() for name in group.settings}
     without_table = {"the settings without a table": every}
     try:
-        refuse_unknown(whole, every, elsewhere={"the table [check]": known})
+        refuse_unknown(tables, every, elsewhere={"the table [check]": known})
         where = f"{path}: [check]"
         refuse_unknown(given, known, what="threshold", elsewhere=without_table)
         name = "quantile_exposure"
@@ -375,3 +376,50 @@ def settings(command: str | None) -> None:
     print_table(("key", "flag", "default", "what it decides", "range"), rows)
     if command == "check":
         say("in a settings file they are in the table [check]")
+
+
+def formats(context: typer.Context) -> None:
+    """List the formats that ship, with the size of their randomness space."""
+    if context.invoked_subcommand is not None:
+        return
+    from lmexposure.canaries import shipped_formats
+
+    rows = [
+        [form.name, form.template, whole(form.size), number(form.bits, 1)]
+        for form in shipped_formats().values()
+    ]
+    print_table(["format", "template", "size", "bits"], rows, right=(2, 3))
+
+
+def show_format(name: str, samples: int, seed: int) -> None:
+    """Show a format in full, with a few fills of it."""
+    from lmexposure.canaries import load_format
+
+    form = load_format(name)
+    fills = form.sample(min(samples, form.size), seed=seed)
+    print_pairs(
+        [
+            ("name", form.name),
+            ("template", form.template),
+            ("description", form.description),
+            ("source", form.source),
+            ("size", str(form.size)),
+            ("bits", number(form.bits)),
+            *(("fill", form.text(index)) for index in fills),
+        ]
+    )
+
+
+def check_format(file: Path) -> None:
+    """Check a format file: what is wrong with it, and what would make it measure better."""
+    from lmexposure.canaries import check_format_file
+
+    found = check_format_file(file)
+    for problem in found.problems:
+        say(f"problem  {problem}")
+    for advice in found.advice:
+        say(f"advice   {advice}")
+    form = found.format
+    if form is None:
+        raise FormatError(f"{file} cannot be used as a format; mend what is named above")
+    say(f"sound    {form.name}: {whole(form.size)} fills, {bits(form.bits)}")

@@ -1,6 +1,5 @@
 """The commands that train or load models: each says a word before it imports torch."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
@@ -14,7 +13,7 @@ from lmexposure._style import count, in_words, listed, number, short
 from lmexposure._style import reading as in_unit
 from lmexposure.cli.console import begin, print_pairs, say, show_study, warn
 from lmexposure.cli.corpora import say_max_attainable, say_records, warn_of_share
-from lmexposure.cli.long_work import LongWork, long_work
+from lmexposure.cli.long_work import long_work
 from lmexposure.cli.options import TAKEN, Given, asked, opened, reading, refuse_swapped
 from lmexposure.errors import CorpusError, SettingsError
 
@@ -132,48 +131,38 @@ def measure(
     from lmexposure.studies import read_look
 
     refuse_swapped(model, manifest, "model")
-    Manifest.read(manifest)  # a bad manifest is found before a large model is loaded
+    known = Manifest.read(manifest)  # a bad manifest is found before a large model is loaded
+    if len(model) > 1 and base is not None:
+        raise SettingsError(
+            f"--base {base} is for one model, and {len(model)} are given; measure the trajectory "
+            "without it, then the last checkpoint with it"
+        )
     with only_writer(out):
         refuse_foreign(out, ("report.html", "report.md"))
         if (out / "manifest.json").exists():  # the report reads it, and the look beside it
             Manifest.read(out / "manifest.json")
         read_look(out)
         begin(f"loading {model[0] if len(model) == 1 else f'{len(model)} checkpoints'}")
+        from lmexposure.audit import measure_checkpoints, told_wrapping
+        from lmexposure.calls import measured
+        from lmexposure.scoring import load_for_measuring
+
         with long_work() as progress:
-            _measure(model, manifest, out, base, settings, progress)
+            if len(model) == 1:
+                measured(
+                    model[0], manifest, base=base, out=out, settings=settings, progress=progress
+                )
+            else:
+                measure_checkpoints(
+                    model,
+                    manifest,
+                    out=out,
+                    settings=replace(settings.measure, threads=settings.threads),
+                    progress=progress,
+                    load=partial(load_for_measuring, settings=settings),
+                    wrapping=told_wrapping(known, settings),
+                )
         show_study(out)
-
-
-def _measure(
-    models: Sequence[str],
-    manifest: Path,
-    out: Path,
-    base: str | None,
-    settings: "RunSettings",
-    progress: LongWork,
-) -> None:
-    from lmexposure.audit import measure_checkpoints, told_wrapping
-    from lmexposure.calls import measured
-    from lmexposure.canaries import Manifest
-    from lmexposure.scoring import load_for_measuring
-
-    if len(models) == 1:
-        measured(models[0], manifest, base=base, out=out, settings=settings, progress=progress)
-        return
-    if base is not None:
-        raise SettingsError(
-            f"--base {base} is for one model, and {len(models)} are given; measure the trajectory "
-            "without it, then the last checkpoint with it"
-        )
-    measure_checkpoints(
-        models,
-        manifest,
-        out=out,
-        settings=replace(settings.measure, threads=settings.threads),
-        progress=progress,
-        load=partial(load_for_measuring, settings=settings),
-        wrapping=told_wrapping(Manifest.read(manifest), settings),
-    )
 
 
 def sweep(  # noqa: PLR0913 - a command
@@ -191,30 +180,33 @@ def sweep(  # noqa: PLR0913 - a command
     flags = [flag for flag, step in steps.items() if step is not None]
     if len(flags) > 1:
         raise SettingsError(f"{listed(flags)} are steps of their own; give one at a time")
-    told = TAKEN["sweep"]
-    others: Given = {
-        told.settings[name].flag if name in told.flags else "--settings or --set": value
-        for name, value in given.items()
-    }
     if collect is not None:
-        _refuse_more("--collect", {"CORPUS": corpus, "--out": out, **others})
-        _collect(collect)
+        _refuse_more("--collect", {"CORPUS": corpus, "--out": out}, given)
+        begin(f"opening {collect}")
+        from lmexposure import sweeps
+
+        with long_work() as progress:
+            sweeps.collect(collect, progress=progress)
+        show_study(collect)
     elif out is None:
         raise SettingsError("--out is missing; name the directory of the sweep")
     elif only is not None:
-        _refuse_more("--only", {"CORPUS": corpus, "--workers": workers, **others})
+        _refuse_more("--only", {"CORPUS": corpus, "--workers": workers}, given)
         _only(out, whole_numbers("only", only))
     elif not corpus:
         raise SettingsError("CORPUS is missing; name its files, or --collect a sweep")
     else:
-        settings = cast("SweepSettings", told.make(given))
+        settings = cast("SweepSettings", TAKEN["sweep"].make(given))
         begin(reading(corpus))
         _sweep(corpus, out, settings, workers, address, prepare_alone=prepare)
 
 
-def _refuse_more(step: str, others: Given) -> None:
+def _refuse_more(step: str, more: Given, settings: Given) -> None:
     """Refuse what a step takes from the plan, rather than pass over it."""
-    for name, value in others.items():
+    told = TAKEN["sweep"]
+    for name in settings:
+        more[told.settings[name].flag if name in told.flags else "--settings or --set"] = True
+    for name, value in more.items():
         if value is not None:
             raise SettingsError(
                 f"{step} takes everything from the plan of its sweep; leave out {name}"
@@ -230,12 +222,12 @@ def _sweep(
     *,
     prepare_alone: bool,
 ) -> None:
+    from lmexposure import sweeps
     from lmexposure._files import only_writer
-    from lmexposure.sweeps import check_workers, prepare, sweep, sweep_cost
 
-    check_workers(workers, address)
+    sweeps.check_workers(workers, address)
     with only_writer(out):
-        plan = prepare(corpus, out=out, settings=settings)
+        plan = sweeps.prepare(corpus, out=out, settings=settings)
         canaries = len(plan.canaries)
         say(
             f"{count(plan.models, 'model')}; by coins {count(canaries, 'canary', 'canaries')} "
@@ -247,9 +239,9 @@ def _sweep(
             say(f"train each with: lmexposure sweep --only N --out {out}, N from 0 to {last}")
             say(f"then: lmexposure sweep --collect {out}")
             return
-        say(sweep_cost(out, workers=workers, address=address).sentence)
+        say(sweeps.sweep_cost(out, workers=workers, address=address).sentence)
         with long_work() as progress:
-            sweep(
+            sweeps.sweep(
                 corpus,
                 out=out,
                 settings=settings,
@@ -272,15 +264,6 @@ def _only(out: Path, numbers: tuple[int, ...]) -> None:
             warn(f"model {number_of_model} has no scores: {trained.reason}")
         else:
             say(f"model {number_of_model}  trained and scored in {in_words(trained.seconds)}")
-
-
-def _collect(out: Path) -> None:
-    begin(f"opening {out}")
-    from lmexposure.sweeps import collect
-
-    with long_work() as progress:
-        collect(out, progress=progress)
-    show_study(out)
 
 
 def dp_check(corpus: list[str], manifest: Path | None, settings: "RunSettings") -> None:

@@ -236,7 +236,7 @@ SEARCH += ["--set", "budget_steps=90000000", "--estimate", "exact"]
 def begin(words: list[str]) -> None:
     """The command, but for the report at its end, which takes as long as all the rest."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    work.show_study = lambda *_, **__: None
+    work.show_study = lambda *_, **__: None  # type: ignore[attr-defined]
     sys.argv = ["lmexposure", *words]
     entry.main()
 

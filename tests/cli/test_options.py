@@ -154,11 +154,12 @@ def test_what_cannot_be_set_is_refused(command: str, given: dict[str, Any], mess
 def test_a_delta_is_for_a_private_training_or_of_a_file_for_others(tmp_path: Path) -> None:
     path, private = tmp_path / "settings.toml", {"method": "dp-sgd", "epsilon": 8.0}
     path.write_text("claimed_epsilon = 4\ndelta = 1e-5\n")
-    for given in (
+    cases: list[dict[str, object]] = [
         {"settings_file": path},
         {"delta": 1e-5, **private},
         {"delta": 1e-5, "set_values": ["method=dp-sgd", "epsilon=8"]},
-    ):
+    ]
+    for given in cases:
         assert options.TAKEN["train"].make(given).measure.delta == 1e-5  # type: ignore[attr-defined]
 
 
