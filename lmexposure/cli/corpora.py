@@ -128,11 +128,7 @@ def _say_inserted(
 
 
 def say_records(
-    wrapping: "Wrapping | None",
-    settings: "RunSettings",
-    files: "Files | None",
-    *,
-    tell: Tell = say,
+    wrapping: "Wrapping | None", settings: "RunSettings", files: "Files | None", *, tell: Tell = say
 ) -> None:
     """Say of which form the records are, or which field of them is the text; None: of a pipe."""
     from lmexposure import canaries

@@ -37,9 +37,7 @@ def test_tables_and_pairs_keep_their_columns(capsys: pytest.CaptureFixture[str])
     assert lines == ["name   n", "[a]    7", "b     10", "one    1", "three  3"]
 
 
-def test_bars_are_quiet_where_there_is_no_terminal(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_bars_are_quiet_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     with console.progress_bars() as bars:
         bars.show("scoring", 1, 2)
     assert not bars.drawn

@@ -103,12 +103,7 @@ def _made_twice(call: Call, made: Path, tmp_path: Path, command: Command, *more:
 @pytest.mark.parametrize("behind", [False, True], ids=["before", "behind"])
 @pytest.mark.parametrize("name", STRIDES)
 def test_after_a_fault_the_same_command_goes_on_to_the_same(
-    call: Call,
-    made: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    name: str,
-    behind: bool,
+    call: Call, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, behind: bool
 ) -> None:
     command = COMMANDS[name]
     more = ("--seed", 3) if name == "insert" else ()

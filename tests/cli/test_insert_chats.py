@@ -161,11 +161,7 @@ REFUSED: list[tuple[str | dict[str, Any], tuple[str, ...], str]] = [
     (MESSAGES, ("--chat-template", "lost.jinja"), "lost.jinja cannot be read as text"),
     (MESSAGES, ("--chat-template", "none.jinja"), "holds no template; give the file"),
     ({"text": "x"}, TEMPLATE, "is of chats, and these documents are texts"),
-    (
-        RECORDS["prompt_completion"],
-        TEMPLATE,
-        "no template renders these strings (--set rendering=",
-    ),
+    (RECORDS["prompt_completion"], TEMPLATE, "no template renders these strings (--set rendering="),
     ({"text": "x"}, ("--set", "chat_date=2026-01-31"), "--set chat_date=2026-01-31 is of chats"),
     ("a.json", (), "is a JSON array, whose lines are no documents; write a"),
     ("b.json", (), "if it has a record a line, say so: --layout jsonl"),

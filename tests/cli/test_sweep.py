@@ -71,10 +71,7 @@ def test_a_model_that_diverges_is_said_and_is_no_failure(call: Call, tmp_path: P
         (("--out", "o"), "CORPUS is missing; name its files, or --collect a sweep"),
         (("-", "--out", "o"), "these files are read more than once, and standard input"),
         (("--only", "1", "--prepare", "--out", "o"), "--prepare and --only are steps of their own"),
-        (
-            ("--only", "1", "--out", "o", "--epochs", "3"),
-            "plan of its sweep; leave out --epochs",
-        ),
+        (("--only", "1", "--out", "o", "--epochs", "3"), "plan of its sweep; leave out --epochs"),
         (("--collect", "o", "--out", "o"), "--collect takes everything from the plan of its sweep"),
     ],
 )

@@ -14,10 +14,7 @@ from datasets import Dataset
 from hashes import sha256_tree
 
 from lmexposure.canaries import Canary, Manifest, Plan, insert_files, load_format
-from lmexposure.integrations import (
-    Wrapping,
-    insert,
-)
+from lmexposure.integrations import Wrapping, insert
 from lmexposure.models import byte_level_tokenizer
 
 PLAN = (
