@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli.conftest import Call, assert_refused
+from cli.conftest import Call
 from made_results import small_manifest
 
 PLAN = ("--format", "pin", "--canaries", "2", "--repetitions", "1,2", "--controls", "2")
@@ -14,7 +14,7 @@ LONG = "x" * 300
 
 
 def test_a_nul_on_the_command_line(call: Call) -> None:
-    assert_refused(call("check", "a\0b"), r"'a\x00b' holds a NUL")
+    call("check", "a\0b").refused(r"'a\x00b' holds a NUL")
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_a_nul_on_the_command_line(call: Call) -> None:
 )
 def test_the_argument_that_is_missing(call: Call, words: str, message: str) -> None:
     """Of names and a last one, Typer gives a single word to the last."""
-    assert_refused(call(*words.split()), f"Missing argument {message}")
+    call(*words.split()).refused(f"Missing argument {message}")
 
 
 def test_a_name_that_no_disk_takes(call: Call, tmp_path: Path) -> None:
@@ -42,7 +42,7 @@ def test_a_name_that_no_disk_takes(call: Call, tmp_path: Path) -> None:
         ("measure", LONG, tmp_path / LONG, "--out", tmp_path / "o"),
     ):
         outcome = call(*words)
-        assert_refused(outcome, "name")
+        outcome.refused("name")
         assert "longer than the disk takes" in outcome.err or "File name too long" in outcome.err
 
 
@@ -51,7 +51,7 @@ def test_a_sidecar_of_other_types(call: Call, tmp_path: Path) -> None:
         (tmp_path / f"{n}.txt").write_text(f"file {n}\n" * 40)
     out, manifest = tmp_path / "o", tmp_path / "o" / "manifest.json"
     # With a fresh seed all of them may go into the other file.
-    assert call("insert", tmp_path / "*.txt", "--out", out, *PLAN, "--seed", "1").code == 0
+    call.done("insert", tmp_path / "*.txt", "--out", out, *PLAN, "--seed", "1")
     note = out / "corpus" / ".sidecars" / "0.txt.canaries.json"
     values = json.loads(note.read_bytes())
     one = values["occurrences"][0]
@@ -74,18 +74,16 @@ def test_a_sidecar_of_other_types(call: Call, tmp_path: Path) -> None:
     texts = ["null", "[]", "3", '"x"', "{}", "[" * 100_000, '{"schema":' + "9" * 5000 + "}"]
     for text in [*texts, *(json.dumps(values | change) for change in changes)]:
         note.write_text(text)
-        assert_refused(
-            call("verify", out / "corpus" / "*.txt", manifest), "is not what insertion wrote"
-        )
+        call("verify", out / "corpus" / "*.txt", manifest).refused("is not what insertion wrote")
     note.write_text(json.dumps(values | {"shards": 10**12}))
     outcome = call("remove", out / "corpus" / "*.txt", manifest, "--out", tmp_path / "back")
-    assert_refused(outcome, "of the 1000000000000 files of this corpus, numbers 3, 4, 5")
+    outcome.refused("of the 1000000000000 files of this corpus, numbers 3, 4, 5")
     shutil.rmtree(out)
 
 
 def test_a_settings_file_without_an_end(call: Call) -> None:
     said = r"/dev/zero is no settings file: it is longer than 4 MiB"
-    assert_refused(call("check", "run", "--settings", "/dev/zero"), said)
+    call("check", "run", "--settings", "/dev/zero").refused(said)
 
 
 def test_a_damaged_look_is_found_before_the_measuring(call: Call, tmp_path: Path) -> None:
@@ -94,4 +92,4 @@ def test_a_damaged_look_is_found_before_the_measuring(call: Call, tmp_path: Path
     (tmp_path / "out" / "verbatim").mkdir(parents=True)
     (tmp_path / "out" / "verbatim" / "verbatim.json").write_text("{}")
     words = ("measure", "no/model", tmp_path / "manifest.json", "--out", tmp_path / "out")
-    assert_refused(call(*words), "verbatim/verbatim.json has schema None")
+    call(*words).refused("verbatim/verbatim.json has schema None")

@@ -42,8 +42,7 @@ def test_rows_are_looked_at_by_insert_or_by_the_line_that_it_prints(
     line = "check     lmexposure verify "
     assert line in outcome.out
     words = outcome.out.split(line)[1].split("\n")[0].split()
-    checked = call("verify", *words[:-1], base)
-    assert checked.code == 0, checked.err
+    checked = call.done("verify", *words[:-1], base)
     told = call(
         *("insert", corpus, "--out", tmp_path / "p", *PLAN, "--tokenizer", base),
         *("--set", "chat_date=2026-01-31"),
@@ -68,8 +67,7 @@ def test_measure_is_told_of_the_rows_and_the_report_tells_it_again(
     call("insert", corpus, "--out", tmp_path / "o", *PLAN, "--tokenizer", base)
     manifest = tmp_path / "o" / "manifest.json"
     told = ("--loss", "all", "--chat-template", other, "--set", "chat_date=2026-01-31")
-    outcome = call("measure", base, manifest, "--out", tmp_path / "m", *QUICK, *told)
-    assert outcome.code == 0, outcome.err
+    call.done("measure", base, manifest, "--out", tmp_path / "m", *QUICK, *told)
     run = Result.read(tmp_path / "m")
     context = run.context
     assert context is not None
@@ -84,7 +82,7 @@ def test_measure_is_told_of_the_rows_and_the_report_tells_it_again(
         *("measure", base, tmp_path / "t" / "manifest.json", "--out", tmp_path / "n"),
         *("--loss", "all"),
     )
-    assert (plain.code, "say what was left of each" in plain.err) == (3, True)
+    plain.refused("say what was left of each")
 
 
 @pytest.mark.slow
@@ -115,19 +113,18 @@ def test_the_first_difference_of_rows_and_template_is_shown(
         ]
         Dataset.from_list(rows).save_to_disk(tmp_path / place)
     given = ("--rows", "--tokenizer", base)
-    same = call("verify", tmp_path / "as saved", manifest, *given)
-    assert (same.code, "do not follow" in same.out) == (0, False), same.out + same.err
-    other = call("verify", tmp_path / "other", manifest, *given)
-    assert other.code == 0, other.out + other.err
+    same = call.done("verify", tmp_path / "as saved", manifest, *given)
+    assert "do not follow" not in same.out
+    other = call.done("verify", tmp_path / "other", manifest, *given)
     assert f"the rows do not follow the chat template in {base}: {says}" in " ".join(
         other.out.split()
     )
-    assert call("measure", base, manifest, "--out", tmp_path / "m", *QUICK).code == 0
+    call.done("measure", base, manifest, "--out", tmp_path / "m", *QUICK)
     context = Result.read(tmp_path / "m").context
     assert context is not None
     assert context.source == "rows"
     refused = call("measure", base, manifest, "--out", tmp_path / "n", *QUICK, "--loss", "all")
-    assert (refused.code, "but rows.json says what they are; leave" in refused.err) == (3, True)
+    refused.refused("but rows.json says what they are; leave")
 
 
 def test_code_of_a_directory_is_neither_run_nor_asked_about(call: Call, tmp_path: Path) -> None:
@@ -146,29 +143,26 @@ def test_a_template_is_the_same_with_windows_line_ends(call: Call, tmp_path: Pat
     corpus, base = chats(tmp_path / "c.jsonl"), saved(tmp_path / "base", "qwen2_5")
     (tmp_path / "crlf.jinja").write_bytes(PUBLISHED["qwen2_5"].replace("\n", "\r\n").encode())
     told = ("--chat-template", tmp_path / "crlf.jinja")
-    assert call("insert", corpus, "--out", tmp_path / "o", *PLAN, *told).code == 0
+    call.done("insert", corpus, "--out", tmp_path / "o", *PLAN, *told)
     manifest = tmp_path / "o" / "manifest.json"
-    assert call("measure", base, manifest, "--out", tmp_path / "m", *QUICK).code == 0
+    call.done("measure", base, manifest, "--out", tmp_path / "m", *QUICK)
     line = call(
         "verify", tmp_path / "o" / "corpus" / "c.jsonl", manifest, "--tokenizer", base, *told
     )
-    assert (line.code, "a canary ends at token" in line.out) == (0, True), line.err
+    line.done(out="a canary ends at token")
     vain = call("measure", base, manifest, "--out", tmp_path / "n", "--set", "chat_date=2026-01-31")
-    assert (vain.code, "writes no date of its own; leave it out" in vain.err) == (3, True)
+    vain.refused("writes no date of its own; leave it out")
     dated = ("--tokenizer", base, "--set", "chat_date=2026-01-31")
-    seen = call("insert", corpus, "--out", tmp_path / "d", *PLAN, *dated)
-    assert (seen.code, "writes the date" in seen.out) == (0, False), seen.err
+    seen = call.done("insert", corpus, "--out", tmp_path / "d", *PLAN, *dated)
+    assert "writes the date" not in seen.out
 
 
 def test_json_with_a_record_a_line_is_what_was_said(call: Call, tmp_path: Path) -> None:
     corpus, out = chats(tmp_path / "c.json"), tmp_path / "o"
-    assert call("insert", corpus, "--out", out, *PLAN, "--layout", "jsonl").code == 0
+    call.done("insert", corpus, "--out", out, *PLAN, "--layout", "jsonl")
     checked = call("verify", out / "corpus" / "c.json", out / "manifest.json")
-    assert (checked.code, "all is there as it was inserted" in checked.out) == (0, True)
-    removed = call(
-        "remove", out / "corpus" / "c.json", out / "manifest.json", "--out", tmp_path / "b"
-    )
-    assert removed.code == 0, removed.err
+    checked.done(out="all is there as it was inserted")
+    call.done("remove", out / "corpus" / "c.json", out / "manifest.json", "--out", tmp_path / "b")
     assert (tmp_path / "b" / "c.json").read_bytes() == corpus.read_bytes()
 
 
@@ -193,6 +187,5 @@ def test_no_value_of_an_odd_column_is_shown(
         *("verify", tmp_path / "rows", tmp_path / "o" / "manifest.json"),
         *("--rows", "--tokenizer", base),
     )
-    assert outcome.code == 3
-    assert f"row 1: '{column}' is no list of whole numbers, one for each token" in outcome.err
+    outcome.refused(f"row 1: '{column}' is no list of whole numbers, one for each token")
     assert "4711" not in outcome.err

@@ -9,7 +9,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from cli.conftest import Call, assert_refused
+from cli.conftest import Call
 from made_results import canary, changed, clean, exact, hostile_run, made, options, small_run
 
 from lmexposure.studies import Result
@@ -41,10 +41,10 @@ def test_a_quick_look_is_2_unless_it_is_accepted(call: Call, written: Written) -
     result = written(changed(clean(), settings=options(quick=True)))
     seen = call("check", result)
     assert (seen.code, seen.out.startswith("Inconclusive: a quick look is no pass: ")) == (2, True)
-    assert call("check", result, "--accept-quick").code == 0
+    call.done("check", result, "--accept-quick")
     file = result.with_name("gate.toml")
     file.write_text("[check]\naccept_quick = true\n")
-    assert call("check", result, "--settings", file).code == 0
+    call.done("check", result, "--settings", file)
     leak = written(changed(leaking(), settings=options(quick=True)))
     assert call("check", leak).code == call("check", leak, "--accept-quick").code == 1
 
@@ -63,7 +63,7 @@ def test_a_settings_file_has_no_name_that_is_passed_over(
     """A threshold in a table that is misspelled was dropped, and the model passed."""
     file = tmp_path / "gate.toml"
     file.write_text(content)
-    assert_refused(call("check", written(clean()), "--settings", file), "unknown setting")
+    call("check", written(clean()), "--settings", file).refused("unknown setting")
 
 
 def test_a_summary_is_not_appended_to_a_record(
@@ -73,7 +73,7 @@ def test_a_summary_is_not_appended_to_a_record(
     for name in ("result.json", "manifest.json"):
         before = (other / name).read_bytes()
         answer = call("check", written(clean()), "--summary", other / name)
-        assert_refused(answer, "is a record of lmexposure; give another file")
+        answer.refused("is a record of lmexposure; give another file")
         assert (other / name).read_bytes() == before
 
 
@@ -122,7 +122,7 @@ def test_an_output_never_replaces_a_file_of_the_run(call: Call, tmp_path: Path, 
     for name in FILES_OF_A_RUN:
         for judged in (run, run / "result.json"):
             seen = call("check", judged, flag, run / name)
-            assert_refused(seen, "give another file")
+            seen.refused("give another file")
             assert not seen.out, name
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
     assert call("check", run, flag, run / "verdict.txt").code == 1
@@ -133,7 +133,7 @@ def test_an_output_never_replaces_what_is_measured(call: Call, tmp_path: Path) -
     both = ("--model", tmp_path / "m", "--manifest", tmp_path / "i" / "manifest.json")
     for path in ("m/config.json", "o/result.json", "o/model/x", "i/corpus/c.txt", "i/run.json"):
         seen = call("check", *both, "--out", tmp_path / "o", "--sarif", tmp_path / path)
-        assert_refused(seen, "is a file of the run, or has the name of one")
+        seen.refused("is a file of the run, or has the name of one")
 
 
 def test_a_place_that_cannot_be_written_is_3(call: Call, written: Written, tmp_path: Path) -> None:
@@ -141,11 +141,11 @@ def test_a_place_that_cannot_be_written_is_3(call: Call, written: Written, tmp_p
     (tmp_path / "file").write_text("")
     for flag in ("--json", "--summary"):
         seen = call("check", path, flag, tmp_path / "file" / "v")
-        assert_refused(seen, "cannot write")
+        seen.refused("cannot write")
         assert "No leak found" in seen.out  # what was found is not lost
     (tmp_path / "circle").symlink_to("circle")
     seen = call("check", path, "--json", tmp_path / "circle")
-    assert_refused(seen, "choose a path whose links lead somewhere")
+    seen.refused("choose a path whose links lead somewhere")
 
 
 def test_a_dash_is_standard_output_and_a_link_is_followed(
@@ -163,7 +163,7 @@ def test_a_dash_is_standard_output_and_a_link_is_followed(
         assert done.stderr.startswith("No leak found")
     assert ElementTree.parse(tmp_path / "linked.xml")
     assert link.is_symlink()
-    assert_refused(call("check", path, "--json", "/dev/stdout"), "or - for standard output")
+    call("check", path, "--json", "/dev/stdout").refused("or - for standard output")
 
 
 def test_hostile_names_break_nothing(call: Call, tmp_path: Path) -> None:
@@ -195,4 +195,4 @@ def test_a_model_is_measured_first(call: Call, trained: Path, tmp_path: Path) ->
     alone = call("check", *both, "--quick")
     assert alone.code in (1, 2)
     assert set(tmp_path.iterdir()) == before
-    assert_refused(call("check", *both, "--json", manifest), "give another file")
+    call("check", *both, "--json", manifest).refused("give another file")

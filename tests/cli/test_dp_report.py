@@ -27,8 +27,7 @@ def training(tmp_path: Path) -> Path:
 
 
 def test_the_distribution_is_shown_and_no_unit(call: Call, training: Path) -> None:
-    seen = call("dp-report", training)
-    assert seen.code == 0
+    seen = call.done("dp-report", training)
     rows = dict(line.rsplit(maxsplit=1) for line in seen.out.splitlines() if line[-1:].isdigit())
     assert (rows["least"], rows["median"], rows["largest"]) == ("0.125", "0.500", "2.000")
     assert rows["claimed for all"] == "4.000"
@@ -41,7 +40,7 @@ def test_the_list_has_the_least_private_first_and_is_for_its_owner(
     call: Call, training: Path
 ) -> None:
     path = training / "list.csv"
-    assert call("dp-report", training, "--list", path).code == 0
+    call.done("dp-report", training, "--list", path)
     assert path.read_text(encoding="utf-8").splitlines() == [
         "unit,epsilon",
         '"bob, the second",2.0',
@@ -61,7 +60,7 @@ def test_a_name_is_no_formula_and_moves_no_terminal(call: Call, tmp_path: Path) 
         update={"names": names, "epsilons": tuple(float(n) for n in range(8, 0, -1))}
     ).save(tmp_path)
     path = tmp_path / "list.csv"
-    assert call("dp-report", tmp_path, "--list", path).code == 0
+    call.done("dp-report", tmp_path, "--list", path)
     with open(path, encoding="utf-8", newline="") as file:
         written = [row[0] for row in csv.reader(file)][1:]
     assert written == [
@@ -79,7 +78,7 @@ def test_a_name_is_no_formula_and_moves_no_terminal(call: Call, tmp_path: Path) 
 def test_a_list_takes_the_place_of_no_other_file(call: Call, training: Path) -> None:
     path = training / "list.csv"
     for _ in range(2):
-        assert call("dp-report", training, "--list", path).code == 0
+        call.done("dp-report", training, "--list", path)
     path.write_text("mine\n", encoding="utf-8")
     seen = call("dp-report", training, "--list", path)
     assert (seen.code, path.read_text(encoding="utf-8")) == (3, "mine\n")
@@ -90,7 +89,6 @@ def test_what_was_edited_is_refused_without_its_values(call: Call, training: Pat
     path = training / DocumentPrivacy.NAME
     path.write_text(path.read_text(encoding="utf-8").replace("ada", "eve"), encoding="utf-8")
     seen = call("dp-report", training)
-    assert seen.code == 3
-    assert "was edited or damaged" in seen.err
+    seen.refused("was edited or damaged")
     assert "with document norms" in seen.err
     assert "eve" not in seen.err

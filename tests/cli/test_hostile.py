@@ -115,13 +115,12 @@ def test_a_name_that_is_not_utf8_is_refused_by_name(call: Call, tmp_path: Path) 
         ("run", place / "corpus.txt"),
     ):
         outcome = call(command, corpus, "--out", tmp_path / "o", "--canaries", "1")
-        assert outcome.code == 3
-        assert "\\udce9" in outcome.err
+        outcome.refused("\\udce9")
         assert "is not UTF-8, as " in outcome.err
         assert not (tmp_path / "o" / "manifest.json").exists()
     written = place / "o"
-    assert call("insert", place / "corpus.txt", "--out", written, "--canaries", "1").code == 0
+    call.done("insert", place / "corpus.txt", "--out", written, "--canaries", "1")
     copy, manifest = written / "corpus" / "corpus.txt", written / "manifest.json"
     moved = copy.rename(copy.with_name(name))
-    assert call("verify", moved, manifest).code == 0
-    assert call("remove", moved, manifest, "--file", tmp_path / "back.txt").code == 0
+    call.done("verify", moved, manifest)
+    call.done("remove", moved, manifest, "--file", tmp_path / "back.txt")

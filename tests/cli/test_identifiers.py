@@ -21,14 +21,12 @@ def test_held_out_documents_decide_and_without_them_the_claim_is_open(
     corpus = write_lines(tmp_path / "corpus.txt", keyed_lines(1))
     apart = write_lines(tmp_path / "apart.txt", keyed_lines(9, 40))
     command = ("identifiers", tmp_path / "model", corpus, "--format", form, "--draws", "99")
-    done = call(*command, "--held-out", apart, "--out", tmp_path / "beside")
-    assert done.code == 0, done.err
+    done = call.done(*command, "--held-out", apart, "--out", tmp_path / "beside")
     assert "membership: the model read these identifiers" in done.out
     assert "Beside 40 held-out documents" in done.out
     record = NaturalIdentifiers.read(tmp_path / "beside" / "identifiers.json")
     assert record.split is not None
     assert "held-out documents" in (tmp_path / "beside" / "report.md").read_text()
-    alone = call(*command, "--out", tmp_path / "alone")
-    assert alone.code == 0, alone.err
+    alone = call.done(*command, "--out", tmp_path / "alone")
     assert "distribution or membership: the identifiers rank lower than chance" in alone.out
     assert "give them (--held-out)" in alone.out

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli.conftest import Call, assert_refused
+from cli.conftest import Call
 from corpora import write_corpus
 from manifest_files import judged
 
@@ -38,8 +38,7 @@ def test_flags_win_over_the_settings_file_and_go_with_it(
 ) -> None:
     path = tmp_path / "s.toml"
     path.write_text(f'formats = ["pin"]\nrepetitions = [2]\n{file}\nepochs = 2\n')
-    outcome = call("insert", corpus, "--out", tmp_path / "o", "--settings", path, *flags)
-    assert outcome.code == 0, outcome.err
+    call.done("insert", corpus, "--out", tmp_path / "o", "--settings", path, *flags)
     plan = Manifest.read(tmp_path / "o" / "manifest.json").plan
     assert {name: getattr(plan, name) for name in planned} == planned
 
@@ -59,8 +58,7 @@ def test_it_names_the_files_to_train_on_and_no_sidecar(
     monkeypatch.chdir(tmp_path)
     for name in names:
         write_corpus(Path(name), 60)
-    outcome = call("insert", *names, "--out", "my o", *PLAN)
-    assert outcome.code == 0, outcome.err
+    outcome = call.done("insert", *names, "--out", "my o", *PLAN)
     *_, train, measure = map(shlex.split, outcome.out.splitlines())
     command = train[train.index("lmexposure") :]
     assert command == [
@@ -92,13 +90,12 @@ def test_too_many_canaries_are_said_with_what_to_change(call: Call, tmp_path: Pa
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_a_read_only_directory_is_refused(call: Call, corpus: Path, tmp_path: Path) -> None:
     (tmp_path / "o").mkdir(mode=0o500)
-    assert_refused(call("insert", corpus, "--out", tmp_path / "o", *PLAN), "choose a")
+    call("insert", corpus, "--out", tmp_path / "o", *PLAN).refused("choose a")
 
 
 def test_coins_that_insert_nothing_say_so(call: Call, corpus: Path, tmp_path: Path) -> None:
     nothing = ("--inclusion-probability", "1e-12", "--no-witness")
-    outcome = call("insert", corpus, "--out", tmp_path / "o", *COINS, *nothing)
-    assert outcome.code == 0
+    outcome = call.done("insert", corpus, "--out", tmp_path / "o", *COINS, *nothing)
     assert "0 of 18 candidates inserted: nothing to find in a model" in outcome.out
     assert (tmp_path / "o" / "corpus" / "corpus.txt").read_bytes() == corpus.read_bytes()
 
@@ -110,18 +107,18 @@ def manifest_of(out: Path) -> Manifest:
 def test_a_coin_seed_decides_the_coins(call: Call, corpus: Path, tmp_path: Path) -> None:
     coins = (*COINS, "--inclusion-probability", "0.5", "--seed", "0")
     for name in ("a", "b"):
-        assert call("insert", corpus, "--out", tmp_path / name, *coins).code == 0
+        call.done("insert", corpus, "--out", tmp_path / name, *coins)
     fresh, other = manifest_of(tmp_path / "a"), manifest_of(tmp_path / "b")
     assert fresh.plan.inclusion_seed != other.plan.inclusion_seed
     seed = ("--set", f"inclusion_seed={fresh.plan.inclusion_seed}")
-    assert call("insert", corpus, "--out", tmp_path / "c", *coins, *seed).code == 0
+    call.done("insert", corpus, "--out", tmp_path / "c", *coins, *seed)
     for name in ("manifest.json", "corpus/corpus.txt"):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "c" / name).read_bytes()
     # The same command resumes, with the coins that were tossed.
     again = call("insert", corpus, "--out", tmp_path / "a", *coins)
     assert (again.code, manifest_of(tmp_path / "a")) == (0, fresh)
     refused = call("insert", corpus, "--out", tmp_path / "b", *coins, *seed)
-    assert_refused(refused, "manifest of another plan")
+    refused.refused("manifest of another plan")
 
 
 def test_a_claim_that_can_be_tested_is_no_warning(call: Call, corpus: Path, tmp_path: Path) -> None:
@@ -146,25 +143,23 @@ CHOSEN = ("--kind", "new_token", "--kind", "near_duplicate", "--canaries", 50, "
 def test_kinds_go_in_and_come_out(call: Call, worded: Path, tmp_path: Path) -> None:
     out = tmp_path / "o"
     flags = (*CHOSEN, "--kind", "uniform", "--format", "pin", "--inclusion-probability", 0.5)
-    outcome = call("insert", worded, "--out", out, *flags)
-    assert (outcome.code, "warning: no fills" in outcome.err) == (0, False)
+    outcome = call.done("insert", worded, "--out", out, *flags)
+    assert "warning: no fills" not in outcome.err
     assert "of 200 candidates inserted" in outcome.out
     written = (out / "manifest.json").read_bytes()
-    assert call("insert", worded, "--out", out, *flags).code == 0
+    call.done("insert", worded, "--out", out, *flags)
     assert (out / "manifest.json").read_bytes() == written
-    fewer = call("insert", worded, "--out", out, *flags[2:])
-    assert (fewer.code, "holds a manifest of another plan" in fewer.err) == (3, True)
+    call("insert", worded, "--out", out, *flags[2:]).refused("holds a manifest of another plan")
     names = {entry.format for entry in judged(Manifest.read(out / "manifest.json"))}
     assert names == {"pin", "new_token", "near_duplicate", "near_duplicate_partner"}
     copy = out / "corpus" / "worded.txt"
-    assert call("verify", copy, out / "manifest.json").code == 0
-    assert call("remove", copy, out / "manifest.json", "--out", tmp_path / "back").code == 0
+    call.done("verify", copy, out / "manifest.json")
+    call.done("remove", copy, out / "manifest.json", "--out", tmp_path / "back")
     assert (tmp_path / "back" / "worded.txt").read_bytes() == worded.read_bytes()
 
 
 def test_kinds_alone_warn_of_what_cannot_be_said(call: Call, worded: Path, tmp_path: Path) -> None:
-    outcome = call("insert", worded, "--out", tmp_path / "o", *CHOSEN, "--format", "pin")
-    assert outcome.code == 0
+    outcome = call.done("insert", worded, "--out", tmp_path / "o", *CHOSEN, "--format", "pin")
     said = " ".join(outcome.err.split())
     assert "no fills of the kind uniform go in, whatever the formats: lmexposure measure" in said
     assert (
@@ -180,12 +175,11 @@ def test_partners_that_are_always_in_are_no_candidates(
     flags = ("--kind", "near_duplicate", "--set", "partner=always", "--canaries", 20)
     coins = ("--repetitions", 1, "--inclusion-probability", 0.5)
     outcome = call("insert", worded, "--out", tmp_path / "o", *flags, *coins)
-    assert (outcome.code, "of 20 candidates inserted" in outcome.out) == (0, True)
+    outcome.done(out="of 20 candidates inserted")
 
 
 def test_a_dry_run_of_kinds(call: Call, worded: Path, tmp_path: Path) -> None:
-    outcome = call("insert", worded, "--out", tmp_path / "o", *CHOSEN, "--dry-run")
-    assert outcome.code == 0
+    outcome = call.done("insert", worded, "--out", tmp_path / "o", *CHOSEN, "--dry-run")
     assert "would insert         246 documents" in outcome.out
     assert "for references" not in outcome.out
 
@@ -193,5 +187,4 @@ def test_a_dry_run_of_kinds(call: Call, worded: Path, tmp_path: Path) -> None:
 def test_too_small_a_corpus_for_a_kind(call: Call, corpus: Path, tmp_path: Path) -> None:
     flags = ("--kind", "near_duplicate", "--canaries", 5000, "--repetitions", 1)
     outcome = call("insert", corpus, "--out", tmp_path / "o", *flags)
-    assert outcome.code == 3
-    assert "different words, each once, and the corpus has" in " ".join(outcome.err.split())
+    outcome.refused("different words, each once, and the corpus has")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from chats import chat_tokenizer
-from cli.conftest import Call, assert_refused
+from cli.conftest import Call
 from published_templates import PUBLISHED, tiny_model_for, tokenizer_for
 
 from lmexposure.canaries import Manifest
@@ -44,8 +44,7 @@ def write(path: Path, record: dict[str, Any], n: int = 400) -> Path:
 @pytest.mark.parametrize("form", RECORDS)
 def test_each_form_is_recognised_and_said(call: Call, tmp_path: Path, form: str) -> None:
     corpus, out = write(tmp_path / "c.jsonl", RECORDS[form]), tmp_path / "o"
-    outcome = call("insert", corpus, "--out", out, *PLAN)
-    assert outcome.code == 0, outcome.err
+    outcome = call.done("insert", corpus, "--out", out, *PLAN)
     assert f"records   {form}: each canary is the turn of the assistant (" in outcome.out
     assert ("with a system prompt" in outcome.out) == (form == "messages")
     manifest = Manifest.read(out / "manifest.json")
@@ -53,18 +52,16 @@ def test_each_form_is_recognised_and_said(call: Call, tmp_path: Path, form: str)
     assert manifest.wrapping.form == form
     assert not any(canary.text in outcome.out for canary in manifest.entries)
     copy = out / "corpus" / "c.jsonl"
-    checked = call("verify", copy, out / "manifest.json")
-    assert (checked.code, "all is there as it was inserted" in checked.out) == (0, True)
+    call("verify", copy, out / "manifest.json").done(out="all is there as it was inserted")
 
 
 def test_fields_of_any_name(call: Call, tmp_path: Path) -> None:
     corpus, out = write(tmp_path / "c.jsonl", PAIRS), tmp_path / "o"
     fields = ("--prompt-field", "question", "--completion-field", "answer")
     for _ in range(2):
-        outcome = call("insert", corpus, "--out", out, *PLAN, *fields)
-        assert outcome.code == 0, outcome.err
+        outcome = call.done("insert", corpus, "--out", out, *PLAN, *fields)
     assert "prompt_completion: each canary is the turn of the assistant (answer)" in outcome.out
-    assert call("verify", out / "corpus" / "c.jsonl", out / "manifest.json").code == 0
+    call.done("verify", out / "corpus" / "c.jsonl", out / "manifest.json")
 
 
 def test_a_text_field_says_what_becomes_of_the_others(call: Call, tmp_path: Path) -> None:
@@ -123,7 +120,7 @@ def test_flags_say_what_is_wanted(
         assert wrapping is not None
         assert (wrapping.turn, wrapping.loss) == ("user", "all")
         assert (wrapping.other, wrapping.system) == ("I see.", "Be brief.")
-        assert_refused(call("insert", corpus, "--out", out, *PLAN), "a manifest of another")
+        call("insert", corpus, "--out", out, *PLAN).refused("a manifest of another")
 
 
 def test_a_corpus_of_little_text_is_warned_of_by_whole_records(call: Call, tmp_path: Path) -> None:
@@ -138,8 +135,7 @@ def test_the_template_of_the_training_is_noted(call: Call, tmp_path: Path) -> No
     corpus = write(tmp_path / "c.jsonl", RECORDS["conversations"])
     chat_tokenizer().save_pretrained(tmp_path / "tokenizer")
     flags = ("--tokenizer", tmp_path / "tokenizer")
-    outcome = call("insert", corpus, "--out", tmp_path / "o", *PLAN, *flags)
-    assert outcome.code == 0, outcome.err
+    call.done("insert", corpus, "--out", tmp_path / "o", *PLAN, *flags)
     record = Manifest.read(tmp_path / "o" / "manifest.json").corpus.wrapping
     assert record is not None
     assert record.template_sha256 is not None
@@ -196,7 +192,7 @@ def test_what_is_refused(
     Path("b.json.gz").write_bytes(gzip.compress(FILES["b.json"].encode()))
     path = corpus if isinstance(corpus, str) else write(Path("c.jsonl"), corpus, 60)
     outcome = call("insert", path, "--out", "o", *PLAN, *flags)
-    assert_refused(outcome, message)
+    outcome.refused(message)
     assert not outcome.out
     assert not Path("o", "manifest.json").exists()
 
@@ -240,6 +236,6 @@ def test_what_the_training_could_not_do_is_refused_at_insertion(
     tiny_model_for(tokenizer).save_pretrained(tmp_path / "base")
     base = ("--tokenizer", tmp_path / "base")
     outcome = call("insert", corpus, "--out", tmp_path / "o", *PLAN, *base)
-    assert_refused(outcome, message)
+    outcome.refused(message)
     assert not outcome.out
     assert not (tmp_path / "o" / "manifest.json").exists()

@@ -48,8 +48,7 @@ def test_checkpoints_give_one_result_with_their_trajectory(
     call: Call, place: Path, tmp_path: Path
 ) -> None:
     models = sorted((place / "checkpoints").iterdir())
-    done = call("measure", *models, place / "manifest.json", "--out", tmp_path / "t", *QUICK)
-    assert done.code == 0, done.err
+    done = call.done("measure", *models, place / "manifest.json", "--out", tmp_path / "t", *QUICK)
     assert "Exposure in bits, 2 checkpoints" in done.out
     result = json.loads((tmp_path / "t" / "result.json").read_text())
     steps = [(row["checkpoint"], row["step"], row["repetitions"]) for row in result["trajectory"]]
@@ -64,17 +63,15 @@ def test_checkpoints_give_one_result_with_their_trajectory(
     assert "Exposure from checkpoint to checkpoint" in page
     assert f"{models[1]} {models[0]}" in page  # the command that measures it again, in their order
     assert "2 checkpoints" in (tmp_path / "t" / "report.md").read_text()
-    assert call("report", tmp_path / "t").code == 0
-    again = call("measure", *models, place / "manifest.json", "--out", tmp_path / "t", *QUICK)
-    assert again.code == 0
+    call.done("report", tmp_path / "t")
+    call.done("measure", *models, place / "manifest.json", "--out", tmp_path / "t", *QUICK)
 
 
 def test_a_base_is_for_one_model(call: Call, place: Path, tmp_path: Path) -> None:
     models = sorted((place / "checkpoints").iterdir())
     given = (*models, place / "manifest.json", "--out", tmp_path / "t")
     refused = call("measure", *given, "--base", models[0])
-    assert refused.code == 3
-    assert "is for one model, and 2 are given; measure the trajectory without it" in refused.err
+    refused.refused("is for one model, and 2 are given; measure the trajectory without it")
 
 
 @pytest.mark.slow
@@ -84,7 +81,6 @@ def test_weights_of_four_bits_and_a_map_of_devices_are_flags(
     pytest.importorskip("torchao")
     model, manifest = place / "checkpoints" / "checkpoint-7", place / "manifest.json"
     out = ("--out", tmp_path / "t", "--device", "cpu")
-    done = call("measure", model, manifest, *out, *QUICK, "--load-in", "4bit")
-    assert done.code == 0, done.err
+    done = call.done("measure", model, manifest, *out, *QUICK, "--load-in", "4bit")
     assert "the model's weights are quantised (torchao, IntxWeightOnlyConfig)" in done.err
     assert logging.getLogger("torchao").level == logging.ERROR  # its own advice is no line of ours

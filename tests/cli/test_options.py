@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import typer.main
-from cli.conftest import Call, assert_refused
+from cli.conftest import Call
 
 from lmexposure.cli import options
 from lmexposure.cli.app import app
@@ -187,7 +187,7 @@ def test_thresholds_at_the_top_say_where_they_belong(tmp_path: Path, call: Call)
     path.write_text("max_guesses = 10\n")
     for words in (("insert", "c.txt", "--out", tmp_path / "o"), ("check", tmp_path)):
         message = "'max_guesses' is no setting here: it belongs in the table [check]; mo"
-        assert_refused(call(*words, "--settings", path), message)
+        call(*words, "--settings", path).refused(message)
 
 
 def panels(text: str) -> list[str]:

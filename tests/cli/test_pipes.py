@@ -75,7 +75,7 @@ def test_there_and_back(call: Call, pipe: Pipe, text: bytes, tmp_path: Path) -> 
         0,
         ["manifest.json"],
     )
-    assert call("insert", corpus, "--out", tmp_path / "f", *PLAN).code == 0
+    call.done("insert", corpus, "--out", tmp_path / "f", *PLAN)
     assert inserted.written == (tmp_path / "f" / "corpus" / "corpus.txt").read_bytes()
     words: tuple[object, ...] = ("verify", "-", out / "manifest.json")
     assert pipe(inserted.written, *words).outcome.code == 0
@@ -135,7 +135,7 @@ def test_what_cannot_come_through_a_pipe(
     call: Call, pipe: Pipe, text: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = ("--out", tmp_path / "o")
-    assert call("insert", tmp_path / "corpus.txt", "--out", tmp_path / "i", *PLAN).code == 0
+    call.done("insert", tmp_path / "corpus.txt", "--out", tmp_path / "i", *PLAN)
     manifest = tmp_path / "i" / "manifest.json"
     said = "standard input must be open; give a file"
     (tmp_path / "mine").mkdir()
@@ -157,12 +157,11 @@ def test_what_cannot_come_through_a_pipe(
     ]
     for words in calls:
         closed = call(*words)
-        assert (closed.code, said in closed.err) == (3, True), words
+        closed.refused(said)
     monkeypatch.undo()
     monkeypatch.setattr(sys, "stdin", stream(text))
     monkeypatch.setattr(sys, "stdout", None)
-    closed = call("insert", "-", *out, *PLAN)
-    assert (closed.code, "standard output must be open" in closed.err) == (3, True), closed
+    call("insert", "-", *out, *PLAN).refused("standard output must be open")
 
 
 @pytest.mark.slow
@@ -201,8 +200,7 @@ def test_a_run_of_many_packed_files_and_its_command(
     Path("a b", "2.gz").write_bytes(gzip.compress(text[:3000]))
     Path("c", "1.gz").write_bytes(gzip.compress(text[3000:]))  # copies sort in another order
     corpus = ("a b/*.gz", "c/1.gz")
-    outcome = call("run", *corpus, "--out", "r", *PLAN, *SMALL)
-    assert outcome.code == 0, outcome.err
+    call.done("run", *corpus, "--out", "r", *PLAN, *SMALL)
     assert "is not what insertion wrote" not in caplog.text
     before = Path("r/corpus/1.gz").stat().st_mtime_ns
     again = call("run", *corpus, "--out", "r", *PLAN, *SMALL)
@@ -223,7 +221,7 @@ def test_a_run_of_many_packed_files_and_its_command(
     Path("r-again").mkdir()
     Path("r-again/manifest.json").write_bytes(Path("r/manifest.json").read_bytes())
     assert (made.split()[0], copied.split()[0]) == ("mkdir", "cp")
-    assert call(*shlex.split(words.replace("SEED", "0"))).code == 0
+    call.done(*shlex.split(words.replace("SEED", "0")))
     assert sha256_file(Path("r-again/scores.parquet")) == sha256_file(Path("r/scores.parquet"))
     changed = call("run", "c/1.gz", "--out", "r", *PLAN, *SMALL)
     assert "r holds a manifest of another corpus; choose another" in changed.err
@@ -235,9 +233,8 @@ def test_training_on_a_pipe_is_training_on_the_file(
     out, manifest = tmp_path / "i", ("--manifest", tmp_path / "i" / "manifest.json")
     for number in range(3):
         (tmp_path / f"{number}.txt").write_bytes(text)
-    assert call("insert", tmp_path / "?.txt", "--out", out, *PLAN).code == 0
-    many = call("train", f"{out}/corpus/*", *manifest, "--out", tmp_path / "t", *TRAINING)
-    assert many.code == 0, many.err
+    call.done("insert", tmp_path / "?.txt", "--out", out, *PLAN)
+    call.done("train", f"{out}/corpus/*", *manifest, "--out", tmp_path / "t", *TRAINING)
     joined = b"".join((out / "corpus" / f"{number}.txt").read_bytes() for number in range(3))
     piped = pipe(joined, "train", "-", *manifest, "--out", tmp_path / "p", *TRAINING)
     assert piped.outcome.code == 0, piped.outcome.err
@@ -248,15 +245,11 @@ def test_training_on_a_pipe_is_training_on_the_file(
 
 def test_a_file_that_is_there_is_not_replaced(call: Call, text: bytes, tmp_path: Path) -> None:
     out = tmp_path / "i"
-    assert call("insert", tmp_path / "corpus.txt", "--out", out, *PLAN).code == 0
+    call.done("insert", tmp_path / "corpus.txt", "--out", out, *PLAN)
     words = ("remove", out / "corpus" / "corpus.txt", out / "manifest.json", "--file")
     (tmp_path / "mine.txt").write_text("mine")
     (tmp_path / "link").symlink_to("mine.txt")
     for there in (tmp_path / "mine.txt", tmp_path / "link"):
-        refused = call(*words, there)
-        assert (refused.code, f"{there} is there already; choose another" in refused.err) == (
-            3,
-            True,
-        )
+        call(*words, there).refused(f"{there} is there already; choose another")
     assert (tmp_path / "mine.txt").read_text() == "mine"
     assert Manifest.read(out / "manifest.json").corpus.documents > 0

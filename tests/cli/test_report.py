@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from cli.conftest import Call, assert_refused
+from cli.conftest import Call
 from huggingface_hub import ModelCard
 from made_results import secret_texts, small_manifest, small_run
 
@@ -14,11 +14,10 @@ def test_secrets_only_where_asked_for_and_then_with_a_warning(call: Call, tmp_pa
     run, kept = small_run(tmp_path / "run", whole=False), tmp_path / "kept.json"
     small_manifest().write(kept)
     asked = ("report", run, "--format", "csv", "--manifest", kept)
-    assert call(*asked).code == 0
+    call.done(*asked)
     csv = run / "report.csv"
     assert not [one for one in secret_texts(small_manifest()) if one in csv.read_text()]
-    outcome = call(*asked, "--show-secrets")
-    assert outcome.code == 0
+    outcome = call.done(*asked, "--show-secrets")
     assert "these files show secrets" in outcome.err
     assert small_manifest().entries[0].text.split()[-1] in csv.read_text()
     assert not [one for one in secret_texts(small_manifest()) if one in outcome.out + outcome.err]
@@ -35,25 +34,22 @@ def test_a_model_card(call: Call, tmp_path: Path) -> None:
     model = result.model.model_copy(update={k: measured[k] for k in ("dtype", "weights_sha256")})
     result.model_copy(update={"model": model}).write(run / "result.json")
     card = ("report", run, "--format", "md", "--model-card")
-    outcome = call(*card, run / "model")
-    assert outcome.code == 0, outcome
-    assert f"report  {run / 'model' / 'README.md'}" in outcome.out
+    call(*card, run / "model").done(out=f"report  {run / 'model' / 'README.md'}")
     assert ModelCard.load(run / "model" / "README.md").data.to_dict()["model-index"]
     assert "not checked" not in (run / "model" / "README.md").read_text()
     (run / "report.md").unlink()
     refused = call(*card, run / "other")
     message = f"and those measured {measured['weights_sha256'][:16]}; give the model"
-    assert_refused(refused, message)
+    refused.refused(message)
     assert "--force" in refused.err
     assert not (run / "other" / "README.md").exists()
     assert not (run / "report.md").exists()
-    assert call(*card, run / "other", "--force").code == 0
+    call.done(*card, run / "other", "--force")
     assert "not checked whether" in (run / "other" / "README.md").read_text()
 
 
 def test_a_name_cannot_write_to_the_terminal(call: Call, tmp_path: Path) -> None:
     run = small_run(tmp_path / "a\x1b[31m\u202eb")
-    outcome = call("compare", run, run, "--out", tmp_path / "out", "--format", "csv")
-    assert outcome.code == 0
+    outcome = call.done("compare", run, run, "--out", tmp_path / "out", "--format", "csv")
     assert r"a\x1b[31m\u202eb: Leaks" in outcome.out
     assert "\x1b[31m" not in outcome.out

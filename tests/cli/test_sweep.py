@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from cli.conftest import Call, assert_refused
+from cli.conftest import Call
 from tiny_sweeps import FLAGS, MODELS, corpus_at, scores_of
 
 from lmexposure.cli import options
@@ -19,21 +19,19 @@ def test_step_by_step_as_slurm_does_it(call: Call, tmp_path: Path) -> None:
     assert f"lmexposure sweep --only N --out {out}, N from 0 to {MODELS - 1}" in said.out
     plan = SweepPlan.read(out)
     assert (out / "plan.json").stat().st_mode & 0o777 == 0o600
-    assert call("sweep", corpus, *FLAGS, "--prepare", "--out", out).code == 0
+    call.done("sweep", corpus, *FLAGS, "--prepare", "--out", out)
     assert SweepPlan.read(out) == plan
-    said = call("sweep", "--only", "1,3,1", "--out", out)
-    assert said.code == 0
+    said = call.done("sweep", "--only", "1,3,1", "--out", out)
     shown = [line.split("  ")[0] for line in said.out.splitlines()]
     assert shown == ["model 1", "model 3"]
     assert len(scores_of(out)) == 2
-    assert_refused(call("sweep", "--only", MODELS, "--out", out), "must be a whole number from 0")
+    call("sweep", "--only", MODELS, "--out", out).refused("must be a whole number from 0")
 
 
 @pytest.mark.slow
 def test_the_whole_sweep_and_its_parts_end_alike(call: Call, tmp_path: Path) -> None:
     out, corpus = tmp_path / "sweep", corpus_at(tmp_path)
-    said = call("sweep", corpus, *FLAGS, "--workers", 1, "--out", out)
-    assert said.code == 0, said.err
+    said = call.done("sweep", corpus, *FLAGS, "--workers", 1, "--out", out)
     shown = ("models of about", "Lower bounds on the epsilon", "\nInconclusive: ")
     assert f"result  {out / 'sweep.json'}" in said.out
     assert [words for words in shown if words not in said.out] == []
@@ -46,11 +44,11 @@ def test_the_whole_sweep_and_its_parts_end_alike(call: Call, tmp_path: Path) -> 
     assert (again.code, (out / "matrices.npz").read_bytes()) == (0, before)
     once_more = call("sweep", corpus, *FLAGS, "--workers", 1, "--out", out)
     assert "no model is left to train" in once_more.out
-    assert call("report", out).code == 0
+    call.done("report", out)
     assert call("check", out).code == 2
     other = call("sweep", corpus, *FLAGS, "--set", "units=9", "--workers", 1, "--out", out)
     message = "holds another sweep: its units was 8, now 9 is asked for; choose another"
-    assert_refused(other, message)
+    other.refused(message)
     other = call("sweep", corpus, *FLAGS, "--seed", 6789, "--workers", 1, "--out", out)
     assert "holds another sweep: its seed was another; choose another directory" in other.err
     assert "6789" not in other.err
@@ -59,9 +57,8 @@ def test_the_whole_sweep_and_its_parts_end_alike(call: Call, tmp_path: Path) -> 
 def test_a_model_that_diverges_is_said_and_is_no_failure(call: Call, tmp_path: Path) -> None:
     out = tmp_path / "sweep"
     wild = (*FLAGS, "--set", "learning_rate=2e37", "--set", "patience=20", "--epochs", 20)
-    assert call("sweep", corpus_at(tmp_path), *wild, "--prepare", "--out", out).code == 0
-    said = call("sweep", "--only", 0, "--out", out)
-    assert said.code == 0
+    call.done("sweep", corpus_at(tmp_path), *wild, "--prepare", "--out", out)
+    said = call.done("sweep", "--only", 0, "--out", out)
     assert "warning: model 0 has no scores: the validation loss after" in said.err
 
 
@@ -84,8 +81,7 @@ def test_what_it_refuses(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     corpus_at(tmp_path).rename("c.txt")
-    seen = call("sweep", *words)
-    assert_refused(seen, message)
+    call("sweep", *words).refused(message)
     assert [path.name for path in tmp_path.iterdir()] == ["c.txt"]
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli.conftest import Call, assert_refused
+from cli.conftest import Call
 from made_sweeps import written_sweep
 
 
@@ -29,7 +29,7 @@ def test_thresholds_of_flags_and_files(call: Call, tmp_path: Path) -> None:
     home = written_sweep(tmp_path / "sweep", leaking=1)
     assert call("check", home, "--max-worst-tpr", "0.5").code == 1
     assert call("check", home, "--max-worst-tpr", "0.9", "--max-epsilon", "4").code == 2
-    assert call("check", written_sweep(tmp_path / "clean"), "--max-epsilon", "2").code == 0
+    call.done("check", written_sweep(tmp_path / "clean"), "--max-epsilon", "2")
     settings = tmp_path / "gate.toml"
     settings.write_text("[check]\nmax_worst_tpr = 0.5\n")
     assert call("check", home / "sweep.json", "--settings", settings).code == 1
@@ -41,13 +41,12 @@ def test_an_output_never_replaces_a_file_of_the_sweep(
 ) -> None:
     home = written_sweep(tmp_path / "sweep")
     seen = call("check", home, "--json", home / name)
-    assert_refused(seen, "is a file of the run, or has the name of one")
+    seen.refused("is a file of the run, or has the name of one")
 
 
 def test_a_report_with_charts(call: Call, tmp_path: Path) -> None:
     home = written_sweep(tmp_path / "sweep", leaking=1)
-    seen = call("report", home, "--format", "json", "--format", "md", "--charts")
-    assert seen.code == 0
+    seen = call.done("report", home, "--format", "json", "--format", "md", "--charts")
     assert seen.out.startswith("Leaks: ")
     assert f"report  {home / 'report.json'}" in seen.out
     assert (home / "charts" / "sweep-beside.svg").exists()
@@ -56,9 +55,9 @@ def test_a_report_with_charts(call: Call, tmp_path: Path) -> None:
 @pytest.mark.parametrize("flag", ["--manifest", "--model-card"])
 def test_flags_of_runs_are_refused(call: Call, tmp_path: Path, flag: str) -> None:
     home = written_sweep(tmp_path / "sweep")
-    assert_refused(call("report", home, flag, tmp_path / "other"), f"{flag} is of a run")
+    call("report", home, flag, tmp_path / "other").refused(f"{flag} is of a run")
 
 
 def test_a_sweep_has_no_secrets_to_show(call: Call, tmp_path: Path) -> None:
     home = written_sweep(tmp_path / "sweep")
-    assert_refused(call("report", home, "--show-secrets"), "a sweep holds no secrets")
+    call("report", home, "--show-secrets").refused("a sweep holds no secrets")

@@ -36,20 +36,17 @@ def corpus(tmp_path: Path) -> Path:
 def test_insert_train_measure_by_hand_is_run(
     call: Call, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert call("insert", corpus, "--out", tmp_path / "i", *PLAN).code == 0
+    call.done("insert", corpus, "--out", tmp_path / "i", *PLAN)
     manifest = tmp_path / "i" / "manifest.json"
     inserted = tmp_path / "i" / "corpus" / "corpus.txt"
-    trained = call("train", inserted, "--manifest", manifest, "--out", tmp_path / "t", *SMALL)
-    assert trained.code == 0
+    trained = call.done("train", inserted, "--manifest", manifest, "--out", tmp_path / "t", *SMALL)
     assert "bits per token" in trained.out
     model = tmp_path / "t" / "model"
-    measured = call("measure", model, manifest, "--out", tmp_path / "m", *QUICK)
-    assert measured.code == 0
+    call.done("measure", model, manifest, "--out", tmp_path / "m", *QUICK)
     # Where the manifest is, a run draws no secrets of its own: so a report says to do it again.
     (tmp_path / "r").mkdir()
     shutil.copy(manifest, tmp_path / "r" / "manifest.json")
-    whole = call("run", corpus, "--out", tmp_path / "r", *PLAN, *SMALL, *QUICK)
-    assert whole.code == 0
+    call.done("run", corpus, "--out", tmp_path / "r", *PLAN, *SMALL, *QUICK)
     by_hand = json.loads((tmp_path / "m" / "result.json").read_text())
     at_once = json.loads((tmp_path / "r" / "result.json").read_text())
     assert by_hand["canaries"] == at_once["canaries"]
@@ -75,14 +72,15 @@ def test_insert_train_measure_by_hand_is_run(
             end = words.index("&&")
             subprocess.run(words[:end], check=True)
             words = words[end + 1 :]
-        assert call(*words[1:]).code == 0
+        call.done(*words[1:])
         again = json.loads((moved / f"{name}-again" / "result.json").read_text())
         assert {**again, "model": None} == {**place, "model": None}
 
 
 def test_a_training_that_teaches_nothing_says_so(call: Call, corpus: Path, tmp_path: Path) -> None:
-    outcome = call("train", corpus, "--out", tmp_path / "t", *SMALL, "--learning-rate", "1e-12")
-    assert outcome.code == 0
+    outcome = call.done(
+        "train", corpus, "--out", tmp_path / "t", *SMALL, "--learning-rate", "1e-12"
+    )
     assert "the model did not learn" in outcome.err
 
 
@@ -107,8 +105,7 @@ def test_demo_runs_on_the_text_of_this_python(
         return small
 
     monkeypatch.setattr("lmexposure.audit.demo_settings", settings)
-    outcome = call("demo", "--out", tmp_path / "demo", "--epochs", "1")
-    assert outcome.code == 0
+    outcome = call.done("demo", "--out", tmp_path / "demo", "--epochs", "1")
     assert "Exposure in bits, random_number" in outcome.out
     assert (tmp_path / "demo" / "result.json").exists()
     assert looks == [False]
@@ -118,7 +115,7 @@ def test_demo_runs_on_the_text_of_this_python(
 def test_the_first_command_of_the_readme_ends_in_its_leak(call: Call, tmp_path: Path) -> None:
     """In full, as a newcomer runs it: half a minute."""
     seen = call("demo", "--quick", "--out", tmp_path / "demo")
-    assert (seen.code, "\nLeaks: a secret inserted 16 times is found" in seen.out) == (0, True)
+    seen.done(out="\nLeaks: a secret inserted 16 times is found")
     assert call("check", tmp_path / "demo").code == 1
 
 
@@ -126,8 +123,9 @@ def test_the_first_command_of_the_readme_ends_in_its_leak(call: Call, tmp_path: 
 def test_run_takes_coins(call: Call, corpus: Path, tmp_path: Path) -> None:
     coins = ("--format", "pin", "--repetitions", "20", "--controls", "4", "--canaries", "12")
     probability = ("--inclusion-probability", "0.5")
-    outcome = call("run", corpus, "--out", tmp_path / "r", *coins, *probability, *SMALL, *QUICK)
-    assert outcome.code == 0
+    outcome = call.done(
+        "run", corpus, "--out", tmp_path / "r", *coins, *probability, *SMALL, *QUICK
+    )
     assert "a perfect attack on 12 candidates shows epsilon of at most 0.0" in outcome.out
     assert "coin_seed" not in (tmp_path / "r" / "run.json").read_text()
     roles = [

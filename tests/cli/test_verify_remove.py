@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli.conftest import Call, assert_refused
+from cli.conftest import Call
 from corpora import write_corpus
 from datasets import Dataset
 from hashes import sha256_tree
@@ -38,13 +38,13 @@ def corpus(tmp_path: Path) -> Path:
 
 def test_there_and_back(call: Call, corpus: Path, tmp_path: Path) -> None:
     out = tmp_path / "o"
-    assert call("insert", corpus, "--out", out, *PLAN).code == 0
+    call.done("insert", corpus, "--out", out, *PLAN)
     verified = call("verify", out / "corpus/corpus.txt", out / "manifest.json")
-    assert (verified.code, "all is there as it was inserted" in verified.out) == (0, True)
+    verified.done(out="all is there as it was inserted")
     removed = call(
         "remove", out / "corpus/corpus.txt", out / "manifest.json", "--out", tmp_path / "back"
     )
-    assert (removed.code, f"({8 + 7} documents taken out)" in removed.out) == (0, True)
+    removed.done(out=f"({8 + 7} documents taken out)")
     assert (tmp_path / "back" / "corpus.txt").read_bytes() == corpus.read_bytes()
 
 
@@ -65,7 +65,7 @@ def test_after_deduplication(call: Call, corpus: Path, tmp_path: Path) -> None:
     texts = [one.text for one in Manifest.read(out / "manifest.json").entries]
     assert not any(text in outcome.out for text in texts)
     changed = call("remove", path, out / "manifest.json", "--out", tmp_path / "back")
-    assert (changed.code, "the corpus changed since insertion" in changed.err) == (3, True)
+    changed.refused("the corpus changed since insertion")
 
 
 def test_many_packed_files(call: Call, tmp_path: Path) -> None:
@@ -74,10 +74,10 @@ def test_many_packed_files(call: Call, tmp_path: Path) -> None:
         (tmp_path / f"{n}.txt.gz").write_bytes(gzip.compress(lines))
     out, pattern = tmp_path / "o", tmp_path / "*.gz"
     outcome = call("insert", pattern, "--out", out, *PLAN, "--documents", "90")
-    assert (outcome.code, f"({8 + 11} documents inserted)" in outcome.out) == (0, True), outcome.err
+    outcome.done(out=f"({8 + 11} documents inserted)")
     written = out / "corpus" / "*.gz"
-    assert call("verify", written, out / "manifest.json").code == 0
-    assert call("remove", written, out / "manifest.json", "--out", tmp_path / "back").code == 0
+    call.done("verify", written, out / "manifest.json")
+    call.done("remove", written, out / "manifest.json", "--out", tmp_path / "back")
     for n in range(3):
         sides = [
             gzip.decompress((d / f"{n}.txt.gz").read_bytes()) for d in (tmp_path, tmp_path / "back")
@@ -87,16 +87,15 @@ def test_many_packed_files(call: Call, tmp_path: Path) -> None:
     again = call("insert", pattern, "--out", out, *PLAN)
     assert (again.code, sha256_tree(out)) == (0, before)
     other = call("insert", pattern, "--out", out, *PLAN, "--controls", "3")
-    assert (other.code, "holds a manifest of another plan; choose" in other.err) == (3, True)
+    other.refused("holds a manifest of another plan; choose")
     (tmp_path / "x.jsonl").write_text('{"text": "a"}\n')
     mixed = call("insert", pattern, tmp_path / "x.jsonl", "--out", tmp_path / "p", *PLAN)
-    assert (mixed.code, "of different layouts: jsonl, lines" in mixed.err) == (3, True)
-    dry = call("insert", pattern, "--out", tmp_path / "p", *PLAN, "--dry-run")
-    assert dry.code == 0
+    mixed.refused("of different layouts: jsonl, lines")
+    dry = call.done("insert", pattern, "--out", tmp_path / "p", *PLAN, "--dry-run")
     assert dry.out.splitlines()[0].split() == ["documents", "90"]
     assert "would insert         19 documents" in dry.out
     stdin = call("insert", "-", "--out", tmp_path / "p", *PLAN, "--dry-run")
-    assert (stdin.code, "--dry-run reads files, not standard input" in stdin.err) == (3, True)
+    stdin.refused("--dry-run reads files, not standard input")
 
 
 class Stream:
@@ -115,7 +114,7 @@ class Stream:
 def test_standard_input(
     call: Call, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert call("insert", corpus, "--out", tmp_path / "o", *PLAN).code == 0
+    call.done("insert", corpus, "--out", tmp_path / "o", *PLAN)
     alone = (tmp_path / "o" / "corpus" / "corpus.txt").read_bytes()
     for number, flags in enumerate(((), ("--documents", "60"), ("--documents", "61"))):
         monkeypatch.setattr(sys, "stdin", Stream(corpus.read_bytes()))
@@ -129,21 +128,17 @@ def test_standard_input(
         assert (tmp_path / str(number) / "manifest.json").exists() is right
     assert "--documents 61, but the corpus has 60" in outcome.err
     monkeypatch.setattr(sys, "stdin", None)
-    closed = call("insert", "-", "--out", tmp_path / "c", *PLAN)
-    assert (closed.code, "standard input must be open" in closed.err) == (3, True)
+    call("insert", "-", "--out", tmp_path / "c", *PLAN).refused("standard input must be open")
 
 
 def test_without_verification(call: Call, corpus: Path, tmp_path: Path) -> None:
     out = tmp_path / "o"
     outcome = call("insert", corpus, "--out", out, *PLAN, "--no-verify")
-    assert (outcome.code, "not verified: the corpus was not searched for fills" in outcome.err) == (
-        0,
-        True,
-    )
+    outcome.done(err="not verified: the corpus was not searched for fills")
     assert not Manifest.read(out / "manifest.json").corpus.verified
     path = out / "corpus" / "corpus.txt"
     removed = call("remove", path, out / "manifest.json", "--out", tmp_path / "back")
-    assert (removed.code, "not checked: the manifest holds no hash" in removed.err) == (0, True)
+    removed.done(err="not checked: the manifest holds no hash")
 
 
 def test_what_was_removed_goes_through_links_and_to_standard_output(
@@ -153,7 +148,7 @@ def test_what_was_removed_goes_through_links_and_to_standard_output(
     call("insert", corpus, "--out", out, "--canaries", 2, "--repetitions", "1,3", "--seed", 1)
     path, manifest = out / "corpus/corpus.txt", out / "manifest.json"
     (tmp_path / "link").symlink_to("back")
-    assert call("remove", path, manifest, "--file", tmp_path / "link").code == 0
+    call.done("remove", path, manifest, "--file", tmp_path / "link")
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "back").read_bytes() == corpus.read_bytes()
     words = [sys.executable, "-m", "lmexposure", "remove", str(path), str(manifest)]
@@ -169,34 +164,27 @@ def test_what_was_removed_goes_through_links_and_to_standard_output(
     before = [file.read_bytes() for file in kept]
     for there in (tmp_path / "again", weights, tmp_path / "weights", out / "result.json"):
         refused = call("remove", path, manifest, "--file", there)
-        assert (refused.code, "is a file of the run" in refused.err) == (3, True)
+        refused.refused("is a file of the run")
     refused = call("remove", path, manifest, "--file", manifest)
-    assert (refused.code, "is the manifest itself" in refused.err) == (3, True)
+    refused.refused("is the manifest itself")
     assert [file.read_bytes() for file in kept] == before
     for directory in (tmp_path, f"{tmp_path}/new/"):
         refused = call("remove", path, manifest, "--file", directory)
-        assert (refused.code, "is a directory; name a file" in refused.err) == (3, True)
+        refused.refused("is a directory; name a file")
     assert not (tmp_path / "new").exists()
     for flags in ((), ("--out", tmp_path / "x", "--file", tmp_path / "y")):
         refused = call("remove", path, manifest, *flags)
-        assert (refused.code, "give either --out, a directory, or --file" in refused.err) == (
-            3,
-            True,
-        )
+        refused.refused("give either --out, a directory, or --file")
     refused = call("remove", path, corpus, manifest, "--file", tmp_path / "y")
-    assert (refused.code, "is one file, and the corpus has 2; give --out" in refused.err) == (
-        3,
-        True,
-    )
+    refused.refused("is one file, and the corpus has 2; give --out")
 
 
 def test_wrong_usage(call: Call, corpus: Path, tmp_path: Path) -> None:
     out = tmp_path / "o"
     call("insert", corpus, "--out", out, *PLAN)
-    outcome = call("verify", tmp_path, out / "manifest.json")
-    assert (outcome.code, "a tokenizer goes with the directory" in outcome.err) == (3, True)
+    call("verify", tmp_path, out / "manifest.json").refused("a tokenizer goes with the directory")
     outcome = call("verify", tmp_path, out / "manifest.json", "--tokenizer", tmp_path / "none")
-    assert (outcome.code, "cannot load a tokenizer from" in outcome.err) == (3, True)
+    outcome.refused("cannot load a tokenizer from")
 
 
 def test_a_manifest_in_another_place(call: Call, corpus: Path, tmp_path: Path) -> None:
@@ -211,12 +199,12 @@ def test_a_manifest_in_another_place(call: Call, corpus: Path, tmp_path: Path) -
         (("verify", manifest, lines), lines, "corpus"),
         (("measure", manifest, tmp_path, *to), tmp_path, "model"),
     ):
-        assert_refused(call(*words), swapped.format(last, what))
+        call(*words).refused(swapped.format(last, what))
     outcome = call("verify", manifest)
     alone = "alone is there of corpus and manifest, in this order."
-    assert_refused(outcome, f"Missing argument 'corpus'. '{manifest}' {alone}")
+    outcome.refused(f"Missing argument 'corpus'. '{manifest}' {alone}")
     outcome = call("verify", lines, out)
-    assert_refused(outcome, f"cannot read the manifest {out}: Is a directory; give {manifest}")
+    outcome.refused(f"cannot read the manifest {out}: Is a directory; give {manifest}")
 
 
 def test_a_tokenised_data_set(call: Call, corpus: Path, tmp_path: Path) -> None:
@@ -252,12 +240,9 @@ def test_one_file_of_several(call: Call, tmp_path: Path) -> None:
     out = tmp_path / "o"
     call("insert", tmp_path / "*.txt", "--out", out, *PLAN)
     outcome = call("verify", out / "corpus" / "1.txt", out / "manifest.json")
-    assert (outcome.code, "file 2 of 3, compared with what" in outcome.out) == (0, True), (
-        outcome.err
-    )
+    outcome.done(out="file 2 of 3, compared with what")
     two = [out / "corpus" / f"{n}.txt" for n in range(2)]
-    outcome = call("verify", *two, out / "manifest.json")
-    assert (outcome.code, "of the 3 files of this corpus, number 3" in outcome.err) == (3, True)
+    call("verify", *two, out / "manifest.json").refused("of the 3 files of this corpus, number 3")
 
 
 def test_chats_in_records(call: Call, tmp_path: Path) -> None:
@@ -272,10 +257,9 @@ def test_chats_in_records(call: Call, tmp_path: Path) -> None:
     outcome = call("verify", path, tmp_path / "manifest.json")
     assert (outcome.code, "copies found" in outcome.out) == (2, True)  # each text is there twice
     outcome = call("verify", path, tmp_path / "manifest.json", "--text-field", "whole")
-    assert (outcome.code, "all is there" in outcome.out) == (0, True), outcome.err
+    outcome.done(out="all is there")
     path.write_text("".join(json.dumps(chat) + "\n" for chat in chats))
-    outcome = call("verify", path, tmp_path / "manifest.json")
-    assert (outcome.code, "all is there" in outcome.out) == (0, True), outcome.err
+    call("verify", path, tmp_path / "manifest.json").done(out="all is there")
     assert "[default: the manifest's, else text]" in " ".join(call("verify", "--help").out.split())
 
 

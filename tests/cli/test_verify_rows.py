@@ -5,7 +5,7 @@ import stat
 from pathlib import Path
 
 import pytest
-from cli.conftest import Call, assert_refused
+from cli.conftest import Call
 from corpora import write_corpus
 from datasets import Dataset
 
@@ -40,8 +40,7 @@ def tokenised(call: Call, tmp_path: Path) -> Path:
 def test_rows_are_looked_at_and_written_down(call: Call, tokenised: Path) -> None:
     manifest = tokenised / "out" / "manifest.json"
     given = ("--tokenizer", tokenised / "tokenizer", "--rows")
-    outcome = call("verify", tokenised / "whole", manifest, *given)
-    assert outcome.code == 0, outcome.out + outcome.err
+    outcome = call.done("verify", tokenised / "whole", manifest, *given)
     assert "in front of each canary: nothing" in outcome.out
     assert "8 of 8 occurrences are in that row" in outcome.out
     assert "delivered as planned" in outcome.out
@@ -73,7 +72,7 @@ def test_rows_are_rows_of_tokens(call: Call, tokenised: Path) -> None:
         ("whole", (*tokenizer, "--layout", "lin"), "neither --layout nor --text-field"),
         ("corpus.txt", tokenizer, "is no directory of a saved tokenised data"),
     ):
-        assert_refused(call("verify", tokenised / name, manifest, "--rows", *flags), message)
+        call("verify", tokenised / name, manifest, "--rows", *flags).refused(message)
 
 
 def test_prepared_data_one_level_down(call: Call, tmp_path: Path) -> None:
@@ -82,8 +81,8 @@ def test_prepared_data_one_level_down(call: Call, tmp_path: Path) -> None:
     shutil.copytree(DATA / "canaried", tmp_path / "canaried")
     given = (tmp_path / "canaried/manifest.json", "--rows", "--tokenizer", DATA / "tokenizer")
     outcome = call("verify", prepared, *given)
-    assert (outcome.code, "delivered as planned" in outcome.out) == (0, True)
+    outcome.done(out="delivered as planned")
     assert outcome.out.startswith(f"data  {prepared_directory(prepared)}\n")
     (tmp_path / "empty").mkdir()
     outcome = call("verify", tmp_path / "empty", *given)
-    assert_refused(outcome, "Axolotl's dataset_prepared_path, or LLaMA-Factory's tokenized_path")
+    outcome.refused("Axolotl's dataset_prepared_path, or LLaMA-Factory's tokenized_path")
