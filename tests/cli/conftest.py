@@ -60,6 +60,20 @@ def call(capsys: pytest.CaptureFixture[str]) -> Call:
     return Call(capsys)
 
 
+# Two canaries once and two three times, with two controls; what a corpus of 60 lines has room for.
+FEW = ("--format", "pin", "--canaries", 2, "--repetitions", "1,3", "--controls", 2)
+# What measures little in a second.
+QUICK = (
+    *("--references", 300, "--set", "revealed=1", "--set", "budget_steps=20000"),
+    *("--set", "draws=1000"),
+)
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    return write_corpus(tmp_path / "corpus.txt", 60)
+
+
 SMALL = ("--set", "layers=1", "--set", "units=8", "--epochs", 1, "--seed", 3)
 PLAN = ("--format", "pin", "--canaries", 2, "--repetitions", "1,20", "--controls", 4)
 

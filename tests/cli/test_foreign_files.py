@@ -20,12 +20,7 @@ from lmexposure._written import LIST
 QUICK = (
     "--references",
     50,
-    "--set",
-    "revealed=1",
-    "--set",
-    "budget_steps=500",
-    "--set",
-    "draws=100",
+    *("--set", "revealed=1", "--set", "budget_steps=500", "--set", "draws=100"),
 )
 FILES = (
     *("training.json", "checkpoint.pt", "metrics.jsonl", "result.json", "scores.parquet"),
@@ -100,18 +95,8 @@ COMMANDS: dict[str, Command] = {
     ),
     "defences": lambda h, o: (
         *("defences", h / "corpus.txt", "--out", o, "--methods", "early-stop", "--models", 77),
-        *(
-            "--canaries",
-            16,
-            "--set",
-            "layers=1",
-            "--set",
-            "units=8",
-            "--set",
-            "tries=3",
-            "--workers",
-            1,
-        ),
+        *("--canaries", 16, "--set", "layers=1", "--set", "units=8", "--set", "tries=3"),
+        *("--workers", 1),
     ),
     "report": lambda h, o: ("report", h / "m", "--out", o),
     "report of a look": lambda h, o: ("report", h / "vb", "--out", o),

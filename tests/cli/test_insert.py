@@ -7,20 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli.conftest import Call
+from cli.conftest import FEW, Call
 from corpora import write_corpus
 from manifest_files import judged
 
 from lmexposure.canaries import Manifest
 
-PLAN = ("--format", "pin", "--canaries", "2", "--repetitions", "1,3", "--controls", "2")
 COINS = ("--format", "pin", "--repetitions", "1,3", "--controls", "2", "--canaries", "9")
 TOSSED = "inclusion_probability = 0.5\ncanaries = 6\ninclusion_seed = 3"
-
-
-@pytest.fixture
-def corpus(tmp_path: Path) -> Path:
-    return write_corpus(tmp_path / "corpus.txt", 60)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +52,7 @@ def test_it_names_the_files_to_train_on_and_no_sidecar(
     monkeypatch.chdir(tmp_path)
     for name in names:
         write_corpus(Path(name), 60)
-    outcome = call.done("insert", *names, "--out", "my o", *PLAN)
+    outcome = call.done("insert", *names, "--out", "my o", *FEW)
     *_, train, measure = map(shlex.split, outcome.out.splitlines())
     command = train[train.index("lmexposure") :]
     assert command == [
@@ -90,7 +84,7 @@ def test_too_many_canaries_are_said_with_what_to_change(call: Call, tmp_path: Pa
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_a_read_only_directory_is_refused(call: Call, corpus: Path, tmp_path: Path) -> None:
     (tmp_path / "o").mkdir(mode=0o500)
-    call("insert", corpus, "--out", tmp_path / "o", *PLAN).refused("choose a")
+    call("insert", corpus, "--out", tmp_path / "o", *FEW).refused("choose a")
 
 
 def test_coins_that_insert_nothing_say_so(call: Call, corpus: Path, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from cli.conftest import Call, Outcome
+from cli.conftest import FEW, QUICK, Call, Outcome
 from corpora import write_corpus
 
 from lmexposure._files import sha256_file
@@ -20,11 +20,9 @@ from lmexposure.canaries import Manifest
 from lmexposure.studies import Result, RunRecord
 from lmexposure.studies.exposure.facts import command_of
 
-PLAN = ["--format", "pin", "--canaries", "2", "--repetitions", "1,3", "--controls", "2"]
-PLAN += ["--seed", "0"]
-TRAINING = ["--set", "layers=1", "--set", "units=16", "--epochs", "1"]
-SMALL = [*TRAINING, "--references", "300", "--set", "revealed=1", "--set", "budget_steps=20000"]
-SMALL += ["--set", "draws=1000"]
+PLAN = (*FEW, "--seed", 0)
+TRAINING = ("--set", "layers=1", "--set", "units=16", "--epochs", 1)
+SMALL = (*TRAINING, *QUICK)
 
 
 def stream(data: bytes = b"") -> io.TextIOWrapper:
@@ -88,6 +86,21 @@ def test_there_and_back(call: Call, pipe: Pipe, text: bytes, tmp_path: Path) -> 
     assert (tmp_path / "back" / "standard_input").read_bytes() == text
     again = pipe(inserted.written, *words)
     assert "standard_input is there already; choose another --out" in again.outcome.err
+
+
+@pytest.mark.parametrize("number", [None, 200, 201])
+def test_the_number_of_documents_is_that_of_the_pipe(
+    call: Call, pipe: Pipe, text: bytes, tmp_path: Path, number: int | None
+) -> None:
+    call.done("insert", tmp_path / "corpus.txt", "--out", tmp_path / "f", *PLAN)
+    flags, right = () if number is None else ("--documents", number), number != 201
+    outcome, written = pipe(text, "insert", "-", "--out", tmp_path / "o", *PLAN, *flags)
+    assert outcome.code == (0 if right else 3)
+    alone = (tmp_path / "f" / "corpus" / "corpus.txt").read_bytes()
+    assert written == alone or not right
+    assert ("manifest" in outcome.err) is right
+    assert (tmp_path / "o" / "manifest.json").exists() is right
+    assert right or "--documents 201, but the corpus has 200" in outcome.err
 
 
 def test_a_corpus_of_no_use_is_not_kept(pipe: Pipe, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`lmexposure report` and `lmexposure compare`: what a person types, and what they see."""
+"""`report`, `compare` and `formats`: what a person types, and what they see."""
 
 from pathlib import Path
 
@@ -6,6 +6,7 @@ from cli.conftest import Call
 from huggingface_hub import ModelCard
 from made_results import secret_texts, small_manifest, small_run
 
+from lmexposure.canaries import shipped_formats
 from lmexposure.models import LstmSizes, load_model, new_model, save_model
 from lmexposure.studies import Result
 
@@ -53,3 +54,18 @@ def test_a_name_cannot_write_to_the_terminal(call: Call, tmp_path: Path) -> None
     outcome = call.done("compare", run, run, "--out", tmp_path / "out", "--format", "csv")
     assert r"a\x1b[31m\u202eb: Leaks" in outcome.out
     assert "\x1b[31m" not in outcome.out
+
+
+def test_lists_every_shipped_format_with_its_bits(call: Call) -> None:
+    outcome = call.done("formats")
+    for name, one in shipped_formats().items():
+        line = next(li for li in outcome.out.splitlines() if li.startswith(name))
+        assert line.endswith(f"{one.bits:.1f}")
+        assert one.template in line
+
+
+def test_shows_one_with_fills_of_it(call: Call) -> None:
+    outcome = call.done("formats", "show", "credit_card", "--samples", "2")
+    assert f"size         {10**15}" in outcome.out
+    assert outcome.out.count("fill         My credit card number is ") == 2
+    assert call("formats", "show", "credit_card", "--samples", "2") == outcome

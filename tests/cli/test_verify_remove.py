@@ -1,59 +1,49 @@
-"""`insert` for anything but one text file, `verify` and `remove`, as people type them."""
+"""`verify` and `remove`, as people type them; `insert` for anything but one text file."""
 
 import gzip
-import io
 import json
+import shutil
+import stat
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from cli.conftest import Call
-from corpora import write_corpus
+from cli.conftest import FEW, Call
 from datasets import Dataset
 from hashes import sha256_tree
 
 from lmexposure.canaries import Canary, Manifest, Plan, insert_files, load_format
-from lmexposure.integrations import Wrapping, insert
+from lmexposure.cli.corpora import _shown
+from lmexposure.integrations import Wrapping, insert, prepared_directory
 from lmexposure.models import byte_level_tokenizer
+from lmexposure.studies import RowsRecord
 
-PLAN = (
-    "--format",
-    "pin",
-    "--canaries",
-    "2",
-    "--repetitions",
-    "1,3",
-    "--controls",
-    "2",
-    "--seed",
-    "0",
-)
+DATA = Path(__file__).parents[1] / "prepared"
+PLAN = (*FEW, "--seed", 0)
 
 
 @pytest.fixture
-def corpus(tmp_path: Path) -> Path:
-    return write_corpus(tmp_path / "corpus.txt", 60)
-
-
-def test_there_and_back(call: Call, corpus: Path, tmp_path: Path) -> None:
+def inserted(call: Call, corpus: Path, tmp_path: Path) -> tuple[Path, Path]:
+    """What `insert` made of the corpus, and its manifest."""
     out = tmp_path / "o"
     call.done("insert", corpus, "--out", out, *PLAN)
-    verified = call("verify", out / "corpus/corpus.txt", out / "manifest.json")
-    verified.done(out="all is there as it was inserted")
-    removed = call(
-        "remove", out / "corpus/corpus.txt", out / "manifest.json", "--out", tmp_path / "back"
-    )
+    return out / "corpus" / "corpus.txt", out / "manifest.json"
+
+
+def test_there_and_back(
+    call: Call, corpus: Path, inserted: tuple[Path, Path], tmp_path: Path
+) -> None:
+    call("verify", *inserted).done(out="all is there as it was inserted")
+    removed = call("remove", *inserted, "--out", tmp_path / "back")
     removed.done(out=f"({8 + 7} documents taken out)")
     assert (tmp_path / "back" / "corpus.txt").read_bytes() == corpus.read_bytes()
 
 
-def test_after_deduplication(call: Call, corpus: Path, tmp_path: Path) -> None:
-    out = tmp_path / "o"
-    call("insert", corpus, "--out", out, *PLAN)
-    path = out / "corpus" / "corpus.txt"
+def test_after_deduplication(call: Call, inserted: tuple[Path, Path], tmp_path: Path) -> None:
+    path, manifest = inserted
     path.write_bytes(b"".join(sorted(set(path.read_bytes().splitlines(keepends=True)))))
-    outcome = call("verify", path, out / "manifest.json")
+    outcome = call("verify", path, manifest)
     assert outcome.code == 2
     assert "pin/x3/0000 (1 of 3), pin/x3/0001 (1 of 3)" in outcome.out
     once, thrice = (line.split() for line in outcome.out.splitlines()[1:3])
@@ -62,9 +52,9 @@ def test_after_deduplication(call: Call, corpus: Path, tmp_path: Path) -> None:
     assert " ".join(thrice) == "pin 3 6 4 0 2 2 0 2 0 0"
     assert "copies found = expected - missing + surplus; canaries = all copies" in outcome.out
     assert "NOT as it was inserted" in outcome.out
-    texts = [one.text for one in Manifest.read(out / "manifest.json").entries]
+    texts = [one.text for one in Manifest.read(manifest).entries]
     assert not any(text in outcome.out for text in texts)
-    changed = call("remove", path, out / "manifest.json", "--out", tmp_path / "back")
+    changed = call("remove", path, manifest, "--out", tmp_path / "back")
     changed.refused("the corpus changed since insertion")
 
 
@@ -98,39 +88,6 @@ def test_many_packed_files(call: Call, tmp_path: Path) -> None:
     stdin.refused("--dry-run reads files, not standard input")
 
 
-class Stream:
-    """Standard input or output, whose bytes can be given and taken."""
-
-    def __init__(self, data: bytes = b"") -> None:
-        self.buffer = io.BytesIO(data)
-
-    def isatty(self) -> bool:
-        return False
-
-    def flush(self) -> None:
-        pass
-
-
-def test_standard_input(
-    call: Call, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    call.done("insert", corpus, "--out", tmp_path / "o", *PLAN)
-    alone = (tmp_path / "o" / "corpus" / "corpus.txt").read_bytes()
-    for number, flags in enumerate(((), ("--documents", "60"), ("--documents", "61"))):
-        monkeypatch.setattr(sys, "stdin", Stream(corpus.read_bytes()))
-        written = Stream()
-        monkeypatch.setattr(sys, "stdout", written)
-        outcome = call("insert", "-", "--out", tmp_path / str(number), *PLAN, *flags)
-        right = "61" not in flags
-        assert outcome.code == (0 if right else 3)
-        assert written.buffer.getvalue() == alone or not right
-        assert ("manifest" in outcome.err) is right
-        assert (tmp_path / str(number) / "manifest.json").exists() is right
-    assert "--documents 61, but the corpus has 60" in outcome.err
-    monkeypatch.setattr(sys, "stdin", None)
-    call("insert", "-", "--out", tmp_path / "c", *PLAN).refused("standard input must be open")
-
-
 def test_without_verification(call: Call, corpus: Path, tmp_path: Path) -> None:
     out = tmp_path / "o"
     outcome = call("insert", corpus, "--out", out, *PLAN, "--no-verify")
@@ -142,11 +99,9 @@ def test_without_verification(call: Call, corpus: Path, tmp_path: Path) -> None:
 
 
 def test_what_was_removed_goes_through_links_and_to_standard_output(
-    call: Call, corpus: Path, tmp_path: Path
+    call: Call, corpus: Path, inserted: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    out = tmp_path / "run"
-    call("insert", corpus, "--out", out, "--canaries", 2, "--repetitions", "1,3", "--seed", 1)
-    path, manifest = out / "corpus/corpus.txt", out / "manifest.json"
+    path, manifest = inserted
     (tmp_path / "link").symlink_to("back")
     call.done("remove", path, manifest, "--file", tmp_path / "link")
     assert (tmp_path / "link").is_symlink()
@@ -155,43 +110,50 @@ def test_what_was_removed_goes_through_links_and_to_standard_output(
     done = subprocess.run([*words, "--file", "-"], capture_output=True, check=True)
     assert done.stdout == corpus.read_bytes()
     assert b"(15 documents taken out)" in done.stderr
+
+
+def test_what_was_removed_takes_the_place_of_nothing(
+    call: Call, corpus: Path, inserted: tuple[Path, Path], tmp_path: Path
+) -> None:
+    path, manifest = inserted
     (tmp_path / "again").symlink_to(path)
-    weights = out / "model" / "model.safetensors"
+    weights = manifest.parent / "model" / "model.safetensors"
     weights.parent.mkdir()
     weights.write_bytes(b"weights")
     (tmp_path / "weights").symlink_to(weights)
     kept = (path, manifest, weights)
     before = [file.read_bytes() for file in kept]
-    for there in (tmp_path / "again", weights, tmp_path / "weights", out / "result.json"):
-        refused = call("remove", path, manifest, "--file", there)
-        refused.refused("is a file of the run")
-    refused = call("remove", path, manifest, "--file", manifest)
-    refused.refused("is the manifest itself")
+    out, file = ("--out", tmp_path / "x"), ("--file", tmp_path / "y")
+    result = manifest.with_name("result.json")
+    for words, message in (
+        *(
+            (("--file", there), "is a file of the run")
+            for there in (tmp_path / "again", weights, tmp_path / "weights", result)
+        ),
+        (("--file", manifest), "is the manifest itself"),
+        (("--file", tmp_path), "is a directory; name a file"),
+        (("--file", f"{tmp_path}/new/"), "is a directory; name a file"),
+        ((), "give either --out, a directory, or --file"),
+        ((*out, *file), "give either --out, a directory, or --file"),
+    ):
+        call("remove", path, manifest, *words).refused(message)
     assert [file.read_bytes() for file in kept] == before
-    for directory in (tmp_path, f"{tmp_path}/new/"):
-        refused = call("remove", path, manifest, "--file", directory)
-        refused.refused("is a directory; name a file")
     assert not (tmp_path / "new").exists()
-    for flags in ((), ("--out", tmp_path / "x", "--file", tmp_path / "y")):
-        refused = call("remove", path, manifest, *flags)
-        refused.refused("give either --out, a directory, or --file")
-    refused = call("remove", path, corpus, manifest, "--file", tmp_path / "y")
-    refused.refused("is one file, and the corpus has 2; give --out")
+    two = call("remove", path, corpus, manifest, *file)
+    two.refused("is one file, and the corpus has 2; give --out")
 
 
-def test_wrong_usage(call: Call, corpus: Path, tmp_path: Path) -> None:
-    out = tmp_path / "o"
-    call("insert", corpus, "--out", out, *PLAN)
-    call("verify", tmp_path, out / "manifest.json").refused("a tokenizer goes with the directory")
-    outcome = call("verify", tmp_path, out / "manifest.json", "--tokenizer", tmp_path / "none")
+def test_wrong_usage(call: Call, inserted: tuple[Path, Path], tmp_path: Path) -> None:
+    outcome = call("verify", tmp_path, inserted[1])
+    outcome.refused("a tokenizer goes with the directory")
+    outcome = call("verify", tmp_path, inserted[1], "--tokenizer", tmp_path / "none")
     outcome.refused("cannot load a tokenizer from")
 
 
-def test_a_manifest_in_another_place(call: Call, corpus: Path, tmp_path: Path) -> None:
-    out = tmp_path / "o"
-    call("insert", corpus, "--out", out, *PLAN)
-    manifest, lines = out / "manifest.json", out / "corpus" / "corpus.txt"
-    to = ("--out", tmp_path / "new")
+def test_a_manifest_in_another_place(
+    call: Call, corpus: Path, inserted: tuple[Path, Path], tmp_path: Path
+) -> None:
+    (lines, manifest), to = inserted, ("--out", tmp_path / "new")
     swapped = f"{manifest} is a manifest, and {{}} is none; give the {{}} first, then the manifest"
     for words, last, what in (
         (("remove", manifest, lines, *to), lines, "corpus"),
@@ -200,11 +162,11 @@ def test_a_manifest_in_another_place(call: Call, corpus: Path, tmp_path: Path) -
         (("measure", manifest, tmp_path, *to), tmp_path, "model"),
     ):
         call(*words).refused(swapped.format(last, what))
-    outcome = call("verify", manifest)
     alone = "alone is there of corpus and manifest, in this order."
-    outcome.refused(f"Missing argument 'corpus'. '{manifest}' {alone}")
-    outcome = call("verify", lines, out)
-    outcome.refused(f"cannot read the manifest {out}: Is a directory; give {manifest}")
+    call("verify", manifest).refused(f"Missing argument 'corpus'. '{manifest}' {alone}")
+    out = manifest.parent
+    missing = call("verify", lines, out)
+    missing.refused(f"cannot read the manifest {out}: Is a directory; give {manifest}")
 
 
 def test_a_tokenised_data_set(call: Call, corpus: Path, tmp_path: Path) -> None:
@@ -270,3 +232,67 @@ def test_of_tables_the_texts_are_checked(call: Call, tmp_path: Path) -> None:
     copy = out / "corpus" / "a.parquet"
     removed = call("remove", copy, out / "manifest.json", "--out", tmp_path / "back")
     assert "checked   the texts' SHA-256 is that before insertion" in removed.out
+
+
+@pytest.fixture
+def tokenised(inserted: tuple[Path, Path], tmp_path: Path) -> Path:
+    """A directory with o/manifest.json, tokenizer, and rows that end with the EOS token."""
+    lines = inserted[0].read_text().splitlines()
+    tokenizer = byte_level_tokenizer(lines)
+    tokenizer.save_pretrained(tmp_path / "tokenizer")
+    ended = [line + tokenizer.eos_token for line in lines]
+    for name, texts in (("whole", ended), ("cut", [line[:11] for line in lines])):
+        ids = tokenizer(texts)["input_ids"]
+        Dataset.from_dict({"input_ids": ids}).save_to_disk(tmp_path / name)
+    return tmp_path
+
+
+def test_rows_are_looked_at_and_written_down(call: Call, tokenised: Path) -> None:
+    manifest = tokenised / "o" / "manifest.json"
+    given = ("--tokenizer", tokenised / "tokenizer", "--rows")
+    outcome = call.done("verify", tokenised / "whole", manifest, *given)
+    assert "in front of each canary: nothing" in outcome.out
+    assert "8 of 8 occurrences are in that row" in outcome.out
+    assert "delivered as planned" in outcome.out
+    path = manifest.with_name("rows.json")
+    record = RowsRecord.read(path)
+    assert (record.start, record.found) == ((), 8)
+    assert record.manifest_sha256 == Manifest.read(manifest).sha256
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    outcome = call("verify", tokenised / "cut", manifest, *given)
+    assert outcome.code == 2
+    assert "NOT delivered as planned" in outcome.out
+    assert "copies are cut, by truncation" in outcome.out
+    for entry in Manifest.read(manifest).entries:
+        assert entry.text not in outcome.out + path.read_text()
+
+
+def test_what_is_left_out_of_a_long_context_is_shown_as_dots() -> None:
+    assert _shown("") == "nothing"
+    assert _shown("<s>\n", last=True) == r"'<s>\n'"
+    assert _shown("a" * 200 + "b", last=True) == f"... '{'a' * 159}b'"
+    assert _shown("b" + "a" * 200) == f"'b{'a' * 159}' ..."
+
+
+def test_rows_are_rows_of_tokens(call: Call, tokenised: Path) -> None:
+    manifest = tokenised / "o" / "manifest.json"
+    tokenizer = ("--tokenizer", tokenised / "tokenizer")
+    for name, flags, message in (
+        ("whole", (), "--rows reads rows of tokens"),
+        ("whole", (*tokenizer, "--layout", "lin"), "neither --layout nor --text-field"),
+        ("corpus.txt", tokenizer, "is no directory of a saved tokenised data"),
+    ):
+        call("verify", tokenised / name, manifest, "--rows", *flags).refused(message)
+
+
+def test_prepared_data_one_level_down(call: Call, tmp_path: Path) -> None:
+    prepared = tmp_path / "last_run_prepared"
+    shutil.copytree(DATA / "axolotl/plain", prepared)
+    shutil.copytree(DATA / "canaried", tmp_path / "canaried")
+    given = (tmp_path / "canaried/manifest.json", "--rows", "--tokenizer", DATA / "tokenizer")
+    outcome = call("verify", prepared, *given)
+    outcome.done(out="delivered as planned")
+    assert outcome.out.startswith(f"data  {prepared_directory(prepared)}\n")
+    (tmp_path / "empty").mkdir()
+    outcome = call("verify", tmp_path / "empty", *given)
+    outcome.refused("Axolotl's dataset_prepared_path, or LLaMA-Factory's tokenized_path")

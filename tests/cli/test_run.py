@@ -1,3 +1,5 @@
+"""`run`, by hand and at once, and of canaries whose texts are chosen; `train`; `demo`."""
+
 import json
 import shlex
 import shutil
@@ -6,25 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from cli.conftest import Call
-from corpora import write_corpus
+from cli.conftest import PLAN, QUICK, Call
+from corpora import sentences, write_corpus
 
 from lmexposure.audit import MeasureSettings, RunSettings, demo_settings
+from lmexposure.canaries import Manifest
 from lmexposure.studies import Result
 from lmexposure.studies.exposure.facts import command_of
 
 SMALL = ("--set", "layers=1", "--set", "units=16", "--epochs", "1")
-PLAN = ("--format", "pin", "--canaries", "2", "--repetitions", "1,20", "--controls", "4")
-QUICK = (
-    "--references",
-    "300",
-    "--set",
-    "revealed=1",
-    "--set",
-    "budget_steps=20000",
-    "--set",
-    "draws=1000",
-)
 
 
 @pytest.fixture
@@ -133,3 +125,64 @@ def test_run_takes_coins(call: Call, corpus: Path, tmp_path: Path) -> None:
     ]
     drawn = json.loads((tmp_path / "r" / "manifest.json").read_text())["entries"]
     assert 0 < roles.count("canary") == sum(c["role"] == "canary" for c in drawn) < 12
+
+
+LOOK = ("--quick", "--references", 60, "--estimate", "sampled")
+TRAINING = ("--set", "layers=1", "--set", "units=16", "--epochs", 1, "--seed", 1)
+TOSSED = ("--inclusion-probability", 0.5, "--canaries", 30, "--repetitions", 1, "--controls", 4)
+
+
+@pytest.fixture
+def text_corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "text_corpus.txt"
+    path.write_text("\n".join(sentences(400)) + "\n", encoding="utf-8")
+    Path("texts.txt").write_text("\n".join(f"qx{number:04d}zw" for number in range(40)))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (
+            ("--kind", "uniform", "--kind", "new_token"),
+            "the kind new_token is judged by coins alone: give --inclusion-probability 0.5 and "
+            "--canaries, or use a sweep",
+        ),
+        (("--texts", "texts.txt"), "the kind texts is judged by coins alone: give --inclusion"),
+        (
+            ("--kind", "texts", "--texts", "texts.txt", *TOSSED),
+            "lacks 'uniform', whose fills carry the ranks and exposures of a run; add it, or",
+        ),
+        (("--texts", "none.txt", *TOSSED), "cannot read none.txt: No such file or directory; give"),
+        (("--texts", ".", *TOSSED), ". is a directory; give a text file, one text a line"),
+    ],
+)
+def test_kinds_that_one_training_cannot_judge_are_refused(
+    call: Call, text_corpus: Path, flags: tuple[object, ...], message: str
+) -> None:
+    call("run", text_corpus, "--out", "r", *flags).refused(message)
+    assert not Path("r/manifest.json").exists()
+
+
+@pytest.mark.slow
+def test_a_run_judges_the_texts_of_a_file_by_their_coins(call: Call, text_corpus: Path) -> None:
+    run = ("run", text_corpus, "--out", "r", "--texts", "texts.txt", *TOSSED, "--format", "pin")
+    seen = call(*run, *TRAINING, *LOOK)
+    assert seen.code in (0, 1, 4), seen.err
+    result = Result.read(Path("r/result.json"))
+    (row,) = result.kinds
+    assert (row.group, row.canaries + row.held_out) == ("texts/x1", 30)
+    assert "Other kinds of canaries" in seen.out
+    assert "They have neither rank nor exposure" in " ".join(seen.out.split())
+    assert "Other kinds of canaries" in Path("r/report.html").read_text(encoding="utf-8")
+    again = call("measure", "r/model", "r/manifest.json", "--out", "m", *LOOK)
+    assert again.code in (0, 1, 4), again.err
+    assert "texts/x1" in again.out
+    # The file is a part of the run: with another one it does not go on.
+    assert "SHA-256" in Manifest.read("r/manifest.json").formats["texts"].source
+    with Path("texts.txt").open("a") as file:
+        file.write("\nanother text")
+    changed = call(*run, *TRAINING, *LOOK)
+    changed.refused("--texts texts.txt has changed since canaries were chosen from it; put")
+    assert Result.read(Path("r/result.json")) == result
