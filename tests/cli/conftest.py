@@ -69,9 +69,15 @@ QUICK = (
 )
 
 
+@pytest.fixture(autouse=True)
+def own_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands are called where nothing is yet."""
+    monkeypatch.chdir(tmp_path)
+
+
 @pytest.fixture
-def corpus(tmp_path: Path) -> Path:
-    return write_corpus(tmp_path / "corpus.txt", 60)
+def corpus(own_directory: None) -> Path:
+    return write_corpus(Path("corpus.txt"), 60)
 
 
 SMALL = ("--set", "layers=1", "--set", "units=8", "--epochs", 1, "--seed", 3)

@@ -32,19 +32,15 @@ def saved(path: Path, name: str) -> Path:
     return path
 
 
-def test_rows_are_looked_at_by_insert_or_by_the_line_that_it_prints(
-    call: Call, tmp_path: Path
-) -> None:
-    corpus, base = chats(tmp_path / "c.jsonl"), saved(tmp_path / "base", "llama3_2")
-    outcome = call(
-        "insert", corpus, "--out", tmp_path / "o", *PLAN, "--set", "chat_date=2026-01-31"
-    )
+def test_rows_are_looked_at_by_insert_or_by_the_line_that_it_prints(call: Call) -> None:
+    corpus, base = chats(Path("c.jsonl")), saved(Path("base"), "llama3_2")
+    outcome = call("insert", corpus, "--out", "o", *PLAN, "--set", "chat_date=2026-01-31")
     line = "check     lmexposure verify "
     assert line in outcome.out
     words = outcome.out.split(line)[1].split("\n")[0].split()
     checked = call.done("verify", *words[:-1], base)
     told = call(
-        *("insert", corpus, "--out", tmp_path / "p", *PLAN, "--tokenizer", base),
+        *("insert", corpus, "--out", "p", *PLAN, "--tokenizer", base),
         *("--set", "chat_date=2026-01-31"),
     )
     assert line not in told.out
@@ -52,36 +48,31 @@ def test_rows_are_looked_at_by_insert_or_by_the_line_that_it_prints(
         assert "rows      a canary ends at token " in out
         assert "with loss on all of its tokens (loss=assistant)" in out
         assert "the template writes the date, here 2026-01-31" in out
-    wrapping = Manifest.read(tmp_path / "p" / "manifest.json").wrapping
+    wrapping = Manifest.read("p/manifest.json").wrapping
     assert wrapping is not None
     assert wrapping.chat_date == "2026-01-31"
 
 
 @pytest.mark.slow
-def test_measure_is_told_of_the_rows_and_the_report_tells_it_again(
-    call: Call, tmp_path: Path
-) -> None:
-    corpus, base = chats(tmp_path / "c.jsonl"), saved(tmp_path / "base", "qwen2_5")
-    other = tmp_path / "other.jinja"
+def test_measure_is_told_of_the_rows_and_the_report_tells_it_again(call: Call) -> None:
+    corpus, base = chats(Path("c.jsonl")), saved(Path("base"), "qwen2_5")
+    other = Path("other.jinja")
     other.write_text(PUBLISHED["llama3_2"])
-    call("insert", corpus, "--out", tmp_path / "o", *PLAN, "--tokenizer", base)
-    manifest = tmp_path / "o" / "manifest.json"
+    call("insert", corpus, "--out", "o", *PLAN, "--tokenizer", base)
+    manifest = Path("o/manifest.json")
     told = ("--loss", "all", "--chat-template", other, "--set", "chat_date=2026-01-31")
-    call.done("measure", base, manifest, "--out", tmp_path / "m", *QUICK, *told)
-    run = Result.read(tmp_path / "m")
+    call.done("measure", base, manifest, "--out", "m", *QUICK, *told)
+    run = Result.read("m")
     context = run.context
     assert context is not None
     assert (context.source, context.loss, context.chat_date) == ("setting", "all", "2026-01-31")
     assert "31 Jan 2026" in context.left
     again = command_of(run.files)
     assert "--loss all --chat-template TEMPLATE --set chat_date=2026-01-31" in again
-    text = tmp_path / "t.txt"
+    text = Path("t.txt")
     text.write_text("".join(f"text {i}\n" for i in range(60)))
-    call("insert", text, "--out", tmp_path / "t", *PLAN)
-    plain = call(
-        *("measure", base, tmp_path / "t" / "manifest.json", "--out", tmp_path / "n"),
-        *("--loss", "all"),
-    )
+    call("insert", text, "--out", "t", *PLAN)
+    plain = call(*("measure", base, "t/manifest.json", "--out", "n"), *("--loss", "all"))
     plain.refused("say what was left of each")
 
 
@@ -94,15 +85,15 @@ def test_measure_is_told_of_the_rows_and_the_report_tells_it_again(
     ],
 )
 def test_the_first_difference_of_rows_and_template_is_shown(
-    call: Call, tmp_path: Path, name: str, of_rows: str, says: str
+    call: Call, name: str, of_rows: str, says: str
 ) -> None:
     """TRL trains some families in rows of another template than the one that it saves."""
-    corpus, base = chats(tmp_path / "c.jsonl"), saved(tmp_path / "base", name)
-    call("insert", corpus, "--out", tmp_path / "o", *PLAN)
-    manifest = tmp_path / "o" / "manifest.json"
+    corpus, base = chats(Path("c.jsonl")), saved(Path("base"), name)
+    call("insert", corpus, "--out", "o", *PLAN)
+    manifest = Path("o/manifest.json")
     wrapping = Manifest.read(manifest).wrapping
     assert wrapping is not None
-    records = list(read_records([tmp_path / "o" / "corpus" / "c.jsonl"], layout="jsonl"))
+    records = list(read_records([Path("o/corpus/c.jsonl")], layout="jsonl"))
     for place, template in (("as saved", PUBLISHED[name]), ("other", of_rows)):
         rows = [
             {
@@ -111,59 +102,57 @@ def test_the_first_difference_of_rows_and_template_is_shown(
             }
             for row in training_rows(tokenizer_for(name, template), records, wrapping)
         ]
-        Dataset.from_list(rows).save_to_disk(tmp_path / place)
+        Dataset.from_list(rows).save_to_disk(Path(place))
     given = ("--rows", "--tokenizer", base)
-    same = call.done("verify", tmp_path / "as saved", manifest, *given)
+    same = call.done("verify", "as saved", manifest, *given)
     assert "do not follow" not in same.out
-    other = call.done("verify", tmp_path / "other", manifest, *given)
+    other = call.done("verify", "other", manifest, *given)
     assert f"the rows do not follow the chat template in {base}: {says}" in " ".join(
         other.out.split()
     )
-    call.done("measure", base, manifest, "--out", tmp_path / "m", *QUICK)
-    context = Result.read(tmp_path / "m").context
+    call.done("measure", base, manifest, "--out", "m", *QUICK)
+    context = Result.read("m").context
     assert context is not None
     assert context.source == "rows"
-    refused = call("measure", base, manifest, "--out", tmp_path / "n", *QUICK, "--loss", "all")
+    refused = call("measure", base, manifest, "--out", "n", *QUICK, "--loss", "all")
     refused.refused("but rows.json says what they are; leave")
 
 
 def test_code_of_a_directory_is_neither_run_nor_asked_about(call: Call, tmp_path: Path) -> None:
-    corpus, base = chats(tmp_path / "c.jsonl"), tmp_path / "base"
+    corpus, base = chats(Path("c.jsonl")), Path("base")
     tokenizer_for("qwen2_5").save_pretrained(base)
     config = {"model_type": "zzz", "auto_map": {"AutoConfig": "c.C"}}
     (base / "config.json").write_text(json.dumps(config))
     (base / "c.py").write_text(f"open({str(tmp_path / 'run')!r}, 'w')\nclass C: pass\n")
-    outcome = call("insert", corpus, "--out", tmp_path / "o", *PLAN, "--tokenizer", base)
+    outcome = call("insert", corpus, "--out", "o", *PLAN, "--tokenizer", base)
     assert (outcome.code, "custom code" in outcome.out + outcome.err) == (0, False), outcome.err
-    assert not (tmp_path / "run").exists()
+    assert not Path("run").exists()
 
 
 @pytest.mark.slow
-def test_a_template_is_the_same_with_windows_line_ends(call: Call, tmp_path: Path) -> None:
-    corpus, base = chats(tmp_path / "c.jsonl"), saved(tmp_path / "base", "qwen2_5")
-    (tmp_path / "crlf.jinja").write_bytes(PUBLISHED["qwen2_5"].replace("\n", "\r\n").encode())
-    told = ("--chat-template", tmp_path / "crlf.jinja")
-    call.done("insert", corpus, "--out", tmp_path / "o", *PLAN, *told)
-    manifest = tmp_path / "o" / "manifest.json"
-    call.done("measure", base, manifest, "--out", tmp_path / "m", *QUICK)
-    line = call(
-        "verify", tmp_path / "o" / "corpus" / "c.jsonl", manifest, "--tokenizer", base, *told
-    )
+def test_a_template_is_the_same_with_windows_line_ends(call: Call) -> None:
+    corpus, base = chats(Path("c.jsonl")), saved(Path("base"), "qwen2_5")
+    Path("crlf.jinja").write_bytes(PUBLISHED["qwen2_5"].replace("\n", "\r\n").encode())
+    told = ("--chat-template", "crlf.jinja")
+    call.done("insert", corpus, "--out", "o", *PLAN, *told)
+    manifest = Path("o/manifest.json")
+    call.done("measure", base, manifest, "--out", "m", *QUICK)
+    line = call("verify", "o/corpus/c.jsonl", manifest, "--tokenizer", base, *told)
     line.done(out="a canary ends at token")
-    vain = call("measure", base, manifest, "--out", tmp_path / "n", "--set", "chat_date=2026-01-31")
+    vain = call("measure", base, manifest, "--out", "n", "--set", "chat_date=2026-01-31")
     vain.refused("writes no date of its own; leave it out")
     dated = ("--tokenizer", base, "--set", "chat_date=2026-01-31")
-    seen = call.done("insert", corpus, "--out", tmp_path / "d", *PLAN, *dated)
+    seen = call.done("insert", corpus, "--out", "d", *PLAN, *dated)
     assert "writes the date" not in seen.out
 
 
-def test_json_with_a_record_a_line_is_what_was_said(call: Call, tmp_path: Path) -> None:
-    corpus, out = chats(tmp_path / "c.json"), tmp_path / "o"
+def test_json_with_a_record_a_line_is_what_was_said(call: Call) -> None:
+    corpus, out = chats(Path("c.json")), Path("o")
     call.done("insert", corpus, "--out", out, *PLAN, "--layout", "jsonl")
     checked = call("verify", out / "corpus" / "c.json", out / "manifest.json")
     checked.done(out="all is there as it was inserted")
-    call.done("remove", out / "corpus" / "c.json", out / "manifest.json", "--out", tmp_path / "b")
-    assert (tmp_path / "b" / "c.json").read_bytes() == corpus.read_bytes()
+    call.done("remove", out / "corpus" / "c.json", out / "manifest.json", "--out", "b")
+    assert Path("b/c.json").read_bytes() == corpus.read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -176,16 +165,11 @@ def test_json_with_a_record_a_line_is_what_was_said(call: Call, tmp_path: Path) 
         ("seq_lengths", [-1, 3]),
     ],
 )
-def test_no_value_of_an_odd_column_is_shown(
-    call: Call, tmp_path: Path, column: str, values: Any
-) -> None:
-    corpus, base = chats(tmp_path / "c.jsonl"), tmp_path / "base"
+def test_no_value_of_an_odd_column_is_shown(call: Call, column: str, values: Any) -> None:
+    corpus, base = chats(Path("c.jsonl")), Path("base")
     tokenizer_for("qwen2_5").save_pretrained(base)
-    call("insert", corpus, "--out", tmp_path / "o", *PLAN)
-    Dataset.from_list([{"input_ids": [1, 2], column: values}]).save_to_disk(tmp_path / "rows")
-    outcome = call(
-        *("verify", tmp_path / "rows", tmp_path / "o" / "manifest.json"),
-        *("--rows", "--tokenizer", base),
-    )
+    call("insert", corpus, "--out", "o", *PLAN)
+    Dataset.from_list([{"input_ids": [1, 2], column: values}]).save_to_disk(Path("rows"))
+    outcome = call(*("verify", "rows", "o/manifest.json"), *("--rows", "--tokenizer", base))
     outcome.refused(f"row 1: '{column}' is no list of whole numbers, one for each token")
     assert "4711" not in outcome.err

@@ -28,12 +28,12 @@ TOSSED = "inclusion_probability = 0.5\ncanaries = 6\ninclusion_seed = 3"
     ],
 )
 def test_flags_win_over_the_settings_file_and_go_with_it(
-    call: Call, corpus: Path, tmp_path: Path, file: str, flags: tuple[str], planned: dict[str, Any]
+    call: Call, corpus: Path, file: str, flags: tuple[str], planned: dict[str, Any]
 ) -> None:
-    path = tmp_path / "s.toml"
+    path = Path("s.toml")
     path.write_text(f'formats = ["pin"]\nrepetitions = [2]\n{file}\nepochs = 2\n')
-    call.done("insert", corpus, "--out", tmp_path / "o", "--settings", path, *flags)
-    plan = Manifest.read(tmp_path / "o" / "manifest.json").plan
+    call.done("insert", corpus, "--out", "o", "--settings", path, *flags)
+    plan = Manifest.read("o/manifest.json").plan
     assert {name: getattr(plan, name) for name in planned} == planned
 
 
@@ -47,9 +47,8 @@ def test_flags_win_over_the_settings_file_and_go_with_it(
     ],
 )
 def test_it_names_the_files_to_train_on_and_no_sidecar(
-    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: tuple[str], pattern: str
+    call: Call, names: tuple[str], pattern: str
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     for name in names:
         write_corpus(Path(name), 60)
     outcome = call.done("insert", *names, "--out", "my o", *FEW)
@@ -64,9 +63,9 @@ def test_it_names_the_files_to_train_on_and_no_sidecar(
     assert measure[4:] == ["my o/manifest.json", "--out", "my o/measured"]
 
 
-def test_too_many_canaries_are_said_with_what_to_change(call: Call, tmp_path: Path) -> None:
-    corpus = write_corpus(tmp_path / "corpus.txt", 501)
-    flags = ("--format", "pin", "--out", tmp_path / "o", "--dry-run")
+def test_too_many_canaries_are_said_with_what_to_change(call: Call) -> None:
+    corpus = write_corpus(Path("corpus.txt"), 501)
+    flags = ("--format", "pin", "--out", "o", "--dry-run")
     seen = call("insert", corpus, *flags, "--format", "ssn")  # the defaults
     assert "49 % of its documents (at most 5 %): " in seen.err  # (420 + 62) / 983
     assert " lower repetitions (now 1,4,16), or take more text, or leave the wi" in seen.err
@@ -74,7 +73,7 @@ def test_too_many_canaries_are_said_with_what_to_change(call: Call, tmp_path: Pa
     seen = call("insert", corpus, *few)
     assert "11 % of its documents" in seen.err
     assert "canaries (now 60), or lower repetitions (now 1)" in seen.err
-    long = tmp_path / "long.txt"
+    long = Path("long.txt")
     long.write_text("".join(f"{number} {'of many words ' * 200}\n" for number in range(501)))
     seen = call("insert", long, *few)
     assert "leave the witnesses out" not in seen.err
@@ -82,50 +81,50 @@ def test_too_many_canaries_are_said_with_what_to_change(call: Call, tmp_path: Pa
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_read_only_directory_is_refused(call: Call, corpus: Path, tmp_path: Path) -> None:
-    (tmp_path / "o").mkdir(mode=0o500)
-    call("insert", corpus, "--out", tmp_path / "o", *FEW).refused("choose a")
+def test_a_read_only_directory_is_refused(call: Call, corpus: Path) -> None:
+    Path("o").mkdir(mode=0o500)
+    call("insert", corpus, "--out", "o", *FEW).refused("choose a")
 
 
-def test_coins_that_insert_nothing_say_so(call: Call, corpus: Path, tmp_path: Path) -> None:
+def test_coins_that_insert_nothing_say_so(call: Call, corpus: Path) -> None:
     nothing = ("--inclusion-probability", "1e-12", "--no-witness")
-    outcome = call.done("insert", corpus, "--out", tmp_path / "o", *COINS, *nothing)
+    outcome = call.done("insert", corpus, "--out", "o", *COINS, *nothing)
     assert "0 of 18 candidates inserted: nothing to find in a model" in outcome.out
-    assert (tmp_path / "o" / "corpus" / "corpus.txt").read_bytes() == corpus.read_bytes()
+    assert Path("o/corpus/corpus.txt").read_bytes() == corpus.read_bytes()
 
 
 def manifest_of(out: Path) -> Manifest:
     return Manifest.read(out / "manifest.json")
 
 
-def test_a_coin_seed_decides_the_coins(call: Call, corpus: Path, tmp_path: Path) -> None:
+def test_a_coin_seed_decides_the_coins(call: Call, corpus: Path) -> None:
     coins = (*COINS, "--inclusion-probability", "0.5", "--seed", "0")
     for name in ("a", "b"):
-        call.done("insert", corpus, "--out", tmp_path / name, *coins)
-    fresh, other = manifest_of(tmp_path / "a"), manifest_of(tmp_path / "b")
+        call.done("insert", corpus, "--out", Path(name), *coins)
+    fresh, other = manifest_of(Path("a")), manifest_of(Path("b"))
     assert fresh.plan.inclusion_seed != other.plan.inclusion_seed
     seed = ("--set", f"inclusion_seed={fresh.plan.inclusion_seed}")
-    call.done("insert", corpus, "--out", tmp_path / "c", *coins, *seed)
+    call.done("insert", corpus, "--out", "c", *coins, *seed)
     for name in ("manifest.json", "corpus/corpus.txt"):
-        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "c" / name).read_bytes()
+        assert (Path("a") / name).read_bytes() == (Path("c") / name).read_bytes()
     # The same command resumes, with the coins that were tossed.
-    again = call("insert", corpus, "--out", tmp_path / "a", *coins)
-    assert (again.code, manifest_of(tmp_path / "a")) == (0, fresh)
-    refused = call("insert", corpus, "--out", tmp_path / "b", *coins, *seed)
+    again = call("insert", corpus, "--out", "a", *coins)
+    assert (again.code, manifest_of(Path("a"))) == (0, fresh)
+    refused = call("insert", corpus, "--out", "b", *coins, *seed)
     refused.refused("manifest of another plan")
 
 
-def test_a_claim_that_can_be_tested_is_no_warning(call: Call, corpus: Path, tmp_path: Path) -> None:
-    settings = tmp_path / "s.toml"
+def test_a_claim_that_can_be_tested_is_no_warning(call: Call, corpus: Path) -> None:
+    settings = Path("s.toml")
     settings.write_text("claimed_epsilon = 1.0\ndelta = 1e-5\n")
     coins = (*COINS, "--canaries", 40, "--inclusion-probability", 0.5, "--settings", settings)
-    seen = call("insert", corpus, "--out", tmp_path / "o", *coins, "--dry-run")
+    seen = call("insert", corpus, "--out", "o", *coins, "--dry-run")
     assert ("a perfect attack" in seen.out, "cannot be tested" in seen.err) == (True, False)
 
 
 @pytest.fixture
-def worded(tmp_path: Path) -> Path:
-    path = tmp_path / "worded.txt"
+def worded() -> Path:
+    path = Path("worded.txt")
     lines = (f"line {n} has the words alpha{n // 2} and omega{n % 90}" for n in range(900))
     path.write_text("".join(f"{line}\n" for line in lines))
     return path
@@ -134,8 +133,8 @@ def worded(tmp_path: Path) -> Path:
 CHOSEN = ("--kind", "new_token", "--kind", "near_duplicate", "--canaries", 50, "--repetitions", 1)
 
 
-def test_kinds_go_in_and_come_out(call: Call, worded: Path, tmp_path: Path) -> None:
-    out = tmp_path / "o"
+def test_kinds_go_in_and_come_out(call: Call, worded: Path) -> None:
+    out = Path("o")
     flags = (*CHOSEN, "--kind", "uniform", "--format", "pin", "--inclusion-probability", 0.5)
     outcome = call.done("insert", worded, "--out", out, *flags)
     assert "warning: no fills" not in outcome.err
@@ -148,37 +147,35 @@ def test_kinds_go_in_and_come_out(call: Call, worded: Path, tmp_path: Path) -> N
     assert names == {"pin", "new_token", "near_duplicate", "near_duplicate_partner"}
     copy = out / "corpus" / "worded.txt"
     call.done("verify", copy, out / "manifest.json")
-    call.done("remove", copy, out / "manifest.json", "--out", tmp_path / "back")
-    assert (tmp_path / "back" / "worded.txt").read_bytes() == worded.read_bytes()
+    call.done("remove", copy, out / "manifest.json", "--out", "back")
+    assert Path("back/worded.txt").read_bytes() == worded.read_bytes()
 
 
-def test_kinds_alone_warn_of_what_cannot_be_said(call: Call, worded: Path, tmp_path: Path) -> None:
-    outcome = call.done("insert", worded, "--out", tmp_path / "o", *CHOSEN, "--format", "pin")
+def test_kinds_alone_warn_of_what_cannot_be_said(call: Call, worded: Path) -> None:
+    outcome = call.done("insert", worded, "--out", "o", *CHOSEN, "--format", "pin")
     said = " ".join(outcome.err.split())
     assert "no fills of the kind uniform go in, whatever the formats: lmexposure measure" in said
     assert (
         "new_token, near_duplicate: chosen texts have no ranks and are judged by coins alone"
         in said
     )
-    assert len(Manifest.read(tmp_path / "o" / "manifest.json").canaries) == 150
+    assert len(Manifest.read("o/manifest.json").canaries) == 150
 
 
-def test_partners_that_are_always_in_are_no_candidates(
-    call: Call, worded: Path, tmp_path: Path
-) -> None:
+def test_partners_that_are_always_in_are_no_candidates(call: Call, worded: Path) -> None:
     flags = ("--kind", "near_duplicate", "--set", "partner=always", "--canaries", 20)
     coins = ("--repetitions", 1, "--inclusion-probability", 0.5)
-    outcome = call("insert", worded, "--out", tmp_path / "o", *flags, *coins)
+    outcome = call("insert", worded, "--out", "o", *flags, *coins)
     outcome.done(out="of 20 candidates inserted")
 
 
-def test_a_dry_run_of_kinds(call: Call, worded: Path, tmp_path: Path) -> None:
-    outcome = call.done("insert", worded, "--out", tmp_path / "o", *CHOSEN, "--dry-run")
+def test_a_dry_run_of_kinds(call: Call, worded: Path) -> None:
+    outcome = call.done("insert", worded, "--out", "o", *CHOSEN, "--dry-run")
     assert "would insert         246 documents" in outcome.out
     assert "for references" not in outcome.out
 
 
-def test_too_small_a_corpus_for_a_kind(call: Call, corpus: Path, tmp_path: Path) -> None:
+def test_too_small_a_corpus_for_a_kind(call: Call, corpus: Path) -> None:
     flags = ("--kind", "near_duplicate", "--canaries", 5000, "--repetitions", 1)
-    outcome = call("insert", corpus, "--out", tmp_path / "o", *flags)
+    outcome = call("insert", corpus, "--out", "o", *flags)
     outcome.refused("different words, each once, and the corpus has")

@@ -43,8 +43,8 @@ def write(path: Path, record: dict[str, Any], n: int = 400) -> Path:
 
 
 @pytest.mark.parametrize("form", RECORDS)
-def test_each_form_is_recognised_and_said(call: Call, tmp_path: Path, form: str) -> None:
-    corpus, out = write(tmp_path / "c.jsonl", RECORDS[form]), tmp_path / "o"
+def test_each_form_is_recognised_and_said(call: Call, form: str) -> None:
+    corpus, out = write(Path("c.jsonl"), RECORDS[form]), Path("o")
     outcome = call.done("insert", corpus, "--out", out, *FEW)
     assert f"records   {form}: each canary is the turn of the assistant (" in outcome.out
     assert ("with a system prompt" in outcome.out) == (form == "messages")
@@ -56,8 +56,8 @@ def test_each_form_is_recognised_and_said(call: Call, tmp_path: Path, form: str)
     call("verify", copy, out / "manifest.json").done(out="all is there as it was inserted")
 
 
-def test_fields_of_any_name(call: Call, tmp_path: Path) -> None:
-    corpus, out = write(tmp_path / "c.jsonl", PAIRS), tmp_path / "o"
+def test_fields_of_any_name(call: Call) -> None:
+    corpus, out = write(Path("c.jsonl"), PAIRS), Path("o")
     fields = ("--prompt-field", "question", "--completion-field", "answer")
     for _ in range(2):
         outcome = call.done("insert", corpus, "--out", out, *FEW, *fields)
@@ -65,8 +65,8 @@ def test_fields_of_any_name(call: Call, tmp_path: Path) -> None:
     call.done("verify", out / "corpus" / "c.jsonl", out / "manifest.json")
 
 
-def test_a_text_field_says_what_becomes_of_the_others(call: Call, tmp_path: Path) -> None:
-    corpus, out = write(tmp_path / "c.jsonl", PAIRS), tmp_path / "o"
+def test_a_text_field_says_what_becomes_of_the_others(call: Call) -> None:
+    corpus, out = write(Path("c.jsonl"), PAIRS), Path("o")
     flags = (*FEW, "--text-field", "answer")
     said = (
         "records   each canary is the text of 'answer'; all else in its record ('question' and "
@@ -80,9 +80,9 @@ def test_a_text_field_says_what_becomes_of_the_others(call: Call, tmp_path: Path
     for number in canaries:
         following = next(row for row in rows[number:] if row["answer"] not in texts)
         assert rows[number] == {**following, "answer": rows[number]["answer"]}
-    alone = write(tmp_path / "d.jsonl", {"answer": "So."}).with_name("d.jsonl")
+    alone = write(Path("d.jsonl"), {"answer": "So."}).with_name("d.jsonl")
     alone.write_text('{"answer": "So."}\n' * 400)
-    assert "records " not in call("insert", alone, "--out", tmp_path / "n", *flags).out
+    assert "records " not in call("insert", alone, "--out", "n", *flags).out
 
 
 @pytest.mark.parametrize(
@@ -106,9 +106,9 @@ def test_a_text_field_says_what_becomes_of_the_others(call: Call, tmp_path: Path
     ],
 )
 def test_flags_say_what_is_wanted(
-    call: Call, tmp_path: Path, record: dict[str, Any], flags: tuple[str, ...], said: str
+    call: Call, record: dict[str, Any], flags: tuple[str, ...], said: str
 ) -> None:
-    corpus, out = write(tmp_path / "c.jsonl", record), tmp_path / "o"
+    corpus, out = write(Path("c.jsonl"), record), Path("o")
     dry = call("insert", corpus, "--out", out, *FEW, *flags, "--dry-run")
     assert not out.exists()
     outcome = call("insert", corpus, "--out", out, *FEW, *flags)
@@ -124,20 +124,20 @@ def test_flags_say_what_is_wanted(
         call("insert", corpus, "--out", out, *FEW).refused("a manifest of another")
 
 
-def test_a_corpus_of_little_text_is_warned_of_by_whole_records(call: Call, tmp_path: Path) -> None:
-    corpus = write(tmp_path / "c.jsonl", RECORDS["messages"], 300)
-    outcome = call("insert", corpus, "--out", tmp_path / "o", *FEW, "--no-witness")
-    grown = (tmp_path / "o" / "corpus" / "c.jsonl").stat().st_size
+def test_a_corpus_of_little_text_is_warned_of_by_whole_records(call: Call) -> None:
+    corpus = write(Path("c.jsonl"), RECORDS["messages"], 300)
+    outcome = call("insert", corpus, "--out", "o", *FEW, "--no-witness")
+    grown = Path("o/corpus/c.jsonl").stat().st_size
     share = 100 * (grown - corpus.stat().st_size) / grown
     assert f"the canaries are {share:.1f} % of the corpus' bytes" in outcome.err
 
 
-def test_the_template_of_the_training_is_noted(call: Call, tmp_path: Path) -> None:
-    corpus = write(tmp_path / "c.jsonl", RECORDS["conversations"])
-    chat_tokenizer().save_pretrained(tmp_path / "tokenizer")
-    flags = ("--tokenizer", tmp_path / "tokenizer")
-    call.done("insert", corpus, "--out", tmp_path / "o", *FEW, *flags)
-    record = Manifest.read(tmp_path / "o" / "manifest.json").corpus.wrapping
+def test_the_template_of_the_training_is_noted(call: Call) -> None:
+    corpus = write(Path("c.jsonl"), RECORDS["conversations"])
+    chat_tokenizer().save_pretrained(Path("tokenizer"))
+    flags = ("--tokenizer", "tokenizer")
+    call.done("insert", corpus, "--out", "o", *FEW, *flags)
+    record = Manifest.read("o/manifest.json").corpus.wrapping
     assert record is not None
     assert record.template_sha256 is not None
     assert record.special_tokens
@@ -180,14 +180,8 @@ FILES = {
 
 @pytest.mark.parametrize(("corpus", "flags", "message"), REFUSED)
 def test_what_is_refused(
-    call: Call,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    corpus: str | dict[str, Any],
-    flags: tuple[str, ...],
-    message: str,
+    call: Call, corpus: str | dict[str, Any], flags: tuple[str, ...], message: str
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     for name, text in FILES.items():
         Path(name).write_text(text)
     Path("b.json.gz").write_bytes(gzip.compress(FILES["b.json"].encode()))
@@ -195,7 +189,7 @@ def test_what_is_refused(
     outcome = call("insert", path, "--out", "o", *FEW, *flags)
     outcome.refused(message)
     assert not outcome.out
-    assert not Path("o", "manifest.json").exists()
+    assert not Path("o/manifest.json").exists()
 
 
 KIND = {"messages": [{"role": "system", "content": "Be kind."}, *MESSAGES["messages"][1:]]}
@@ -223,23 +217,18 @@ TWICE = {"messages": [*BARE["messages"][:1] * 2, *BARE["messages"][1:]]}
     ],
 )
 def test_what_the_training_could_not_do_is_refused_at_insertion(
-    call: Call,
-    tmp_path: Path,
-    record: dict[str, Any],
-    name: str,
-    changes: dict[str, Any],
-    message: str,
+    call: Call, record: dict[str, Any], name: str, changes: dict[str, Any], message: str
 ) -> None:
-    corpus, tokenizer = write(tmp_path / "c.jsonl", record, 60), tokenizer_for(name)
+    corpus, tokenizer = write(Path("c.jsonl"), record, 60), tokenizer_for(name)
     for key, value in changes.items():
         setattr(tokenizer, key, value)
-    tokenizer.save_pretrained(tmp_path / "base")
-    tiny_model_for(tokenizer).save_pretrained(tmp_path / "base")
-    base = ("--tokenizer", tmp_path / "base")
-    outcome = call("insert", corpus, "--out", tmp_path / "o", *FEW, *base)
+    tokenizer.save_pretrained(Path("base"))
+    tiny_model_for(tokenizer).save_pretrained(Path("base"))
+    base = ("--tokenizer", "base")
+    outcome = call("insert", corpus, "--out", "o", *FEW, *base)
     outcome.refused(message)
     assert not outcome.out
-    assert not (tmp_path / "o" / "manifest.json").exists()
+    assert not Path("o/manifest.json").exists()
 
 
 @pytest.fixture(scope="module")
@@ -248,18 +237,16 @@ def chat_base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def to_train(tmp_path: Path) -> Path:
-    path = tmp_path / "chats.jsonl"
+def to_train() -> Path:
+    path = Path("chats.jsonl")
     path.write_text("".join(json.dumps(record) + "\n" for record in chats()))
     return path
 
 
-def test_chats_are_trained_on_by_adapters(
-    call: Call, to_train: Path, chat_base: Path, tmp_path: Path
-) -> None:
+def test_chats_are_trained_on_by_adapters(call: Call, to_train: Path, chat_base: Path) -> None:
     lora = ("--model", chat_base, "--lora", "--set", "lora_rank=4", "--set", "lora_targets=q_proj")
-    call.done("train", to_train, "--out", tmp_path / "t", *lora, "--epochs", 1)
-    config = json.loads((tmp_path / "t" / "model" / "adapter_config.json").read_text())
+    call.done("train", to_train, "--out", "t", *lora, "--epochs", 1)
+    config = json.loads(Path("t/model/adapter_config.json").read_text())
     assert (config["r"], config["lora_alpha"], config["target_modules"]) == (4, 8, ["q_proj"])
 
 
@@ -271,24 +258,22 @@ def test_chats_are_trained_on_by_adapters(
     ],
 )
 def test_a_rank_without_adapters_is_refused_before_the_work(
-    call: Call, to_train: Path, chat_base: Path, tmp_path: Path, command: str, by_file: bool
+    call: Call, to_train: Path, chat_base: Path, command: str, by_file: bool
 ) -> None:
     """The default's, too; by flag and by settings file."""
     said: tuple[object, ...] = ("--set", "lora_rank=16")
     if by_file:
-        settings = tmp_path / "settings.toml"
+        settings = Path("settings.toml")
         settings.write_text("lora_rank = 16\n")
         said = ("--settings", settings)
-    out = () if command == "dp-check" else ("--out", tmp_path / "t")
+    out = () if command == "dp-check" else ("--out", "t")
     outcome = call(command, to_train, "--model", chat_base, *said, *out)
     assert outcome.code == 3
     message = r"lora_rank=16 is of adapters, and all weights would be trained; add --(lora|set lo)"
     assert re.search(message, " ".join(outcome.err.split()))
-    assert not (tmp_path / "t").exists()
+    assert not Path("t").exists()
 
 
-def test_a_run_says_what_it_takes_records_for(call: Call, to_train: Path, tmp_path: Path) -> None:
-    outcome = call(
-        "run", to_train, "--set", "existing=set_aside", "--format", "pin", "--out", tmp_path / "r"
-    )
+def test_a_run_says_what_it_takes_records_for(call: Call, to_train: Path) -> None:
+    outcome = call("run", to_train, "--set", "existing=set_aside", "--format", "pin", "--out", "r")
     assert "records   messages: each canary is the turn of the assistant" in outcome.out

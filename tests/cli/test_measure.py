@@ -44,17 +44,17 @@ def tuned(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_a_fine_tune_beside_its_base(tuned: Path, tmp_path: Path, call: Call) -> None:
-    (tmp_path / "quick.toml").write_text(f"references = 60\n{SAMPLED}")
+def test_a_fine_tune_beside_its_base(tuned: Path, call: Call) -> None:
+    Path("quick.toml").write_text(f"references = 60\n{SAMPLED}")
     words = (
         *("measure", tuned / "tuned", tuned / "manifest.json", "--base", tuned / "base"),
-        *("--settings", tmp_path / "quick.toml", "--out", tmp_path / "out"),
+        *("--settings", "quick.toml", "--out", "out"),
     )
     call(*words).done(out="Calibrated exposure in bits, pin: beside the base, 60 references")
-    result = Result.read(tmp_path / "out" / "result.json")
+    result = Result.read("out/result.json")
     assert result.base is not None
     assert result.base.path == (tuned / "base").as_posix()
-    assert "Calibrated exposure beside the base" in (tmp_path / "out" / "report.html").read_text()
+    assert "Calibrated exposure beside the base" in Path("out/report.html").read_text()
     call.done(*words)
 
 
@@ -83,13 +83,11 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_checkpoints_give_one_result_with_their_trajectory(
-    call: Call, place: Path, tmp_path: Path
-) -> None:
+def test_checkpoints_give_one_result_with_their_trajectory(call: Call, place: Path) -> None:
     models = sorted((place / "checkpoints").iterdir())
-    done = call.done("measure", *models, place / "manifest.json", "--out", tmp_path / "t", *QUICK)
+    done = call.done("measure", *models, place / "manifest.json", "--out", "t", *QUICK)
     assert "Exposure in bits, 2 checkpoints" in done.out
-    result = json.loads((tmp_path / "t" / "result.json").read_text())
+    result = json.loads(Path("t/result.json").read_text())
     steps = [(row["checkpoint"], row["step"], row["repetitions"]) for row in result["trajectory"]]
     assert steps == [
         ("checkpoint-7", 7, 0),
@@ -98,66 +96,62 @@ def test_checkpoints_give_one_result_with_their_trajectory(
         ("checkpoint-12", 12, 1),
     ]
     assert result["model"]["path"].endswith("checkpoint-12")
-    page = (tmp_path / "t" / "report.html").read_text()
+    page = Path("t/report.html").read_text()
     assert "Exposure from checkpoint to checkpoint" in page
     assert f"{models[1]} {models[0]}" in page  # the command that measures it again, in their order
-    assert "2 checkpoints" in (tmp_path / "t" / "report.md").read_text()
-    call.done("report", tmp_path / "t")
-    call.done("measure", *models, place / "manifest.json", "--out", tmp_path / "t", *QUICK)
+    assert "2 checkpoints" in Path("t/report.md").read_text()
+    call.done("report", "t")
+    call.done("measure", *models, place / "manifest.json", "--out", "t", *QUICK)
 
 
-def test_a_base_is_for_one_model(call: Call, place: Path, tmp_path: Path) -> None:
+def test_a_base_is_for_one_model(call: Call, place: Path) -> None:
     models = sorted((place / "checkpoints").iterdir())
-    given = (*models, place / "manifest.json", "--out", tmp_path / "t")
+    given = (*models, place / "manifest.json", "--out", "t")
     refused = call("measure", *given, "--base", models[0])
     refused.refused("is for one model, and 2 are given; measure the trajectory without it")
 
 
 @pytest.mark.slow
-def test_weights_of_four_bits_and_a_map_of_devices_are_flags(
-    call: Call, place: Path, tmp_path: Path
-) -> None:
+def test_weights_of_four_bits_and_a_map_of_devices_are_flags(call: Call, place: Path) -> None:
     pytest.importorskip("torchao")
     model, manifest = (place / "checkpoints" / "checkpoint-7", place / "manifest.json")
-    out = ("--out", tmp_path / "t", "--device", "cpu")
+    out = ("--out", "t", "--device", "cpu")
     done = call.done("measure", model, manifest, *out, *QUICK, "--load-in", "4bit")
     assert "the model's weights are quantised (torchao, IntxWeightOnlyConfig)" in done.err
     assert logging.getLogger("torchao").level == logging.ERROR  # its own advice is no line of ours
 
 
-def test_rows_next_to_the_manifest_are_used(call: Call, tmp_path: Path) -> None:
+def test_rows_next_to_the_manifest_are_used(call: Call) -> None:
     tokenizer, manifest = chat_tokenizer(), plain_manifest()
-    save_model(model_of("llama", len(tokenizer)), tokenizer, tmp_path / "model")
-    manifest.write(tmp_path / "manifest.json")
+    save_model(model_of("llama", len(tokenizer)), tokenizer, Path("model"))
+    manifest.write(Path("manifest.json"))
     known = {"manifest_sha256": manifest.sha256, "tokenizer_sha256": tokenizer_sha256(tokenizer)}
     around = {"start": (tokenizer.eos_token_id,), "before": "Well. ", "behind": "", "loss": "all"}
-    record(**known, **around).save(tmp_path / "rows.json")
-    (tmp_path / "few.toml").write_text(SAMPLED)
-    files = ("--manifest", tmp_path / "manifest.json", "--settings", tmp_path / "few.toml")
-    seen = call("check", "--model", tmp_path / "model", *files, "--out", tmp_path / "out")
+    record(**known, **around).save(Path("rows.json"))
+    Path("few.toml").write_text(SAMPLED)
+    files = ("--manifest", "manifest.json", "--settings", "few.toml")
+    seen = call("check", "--model", "model", *files, "--out", "out")
     assert seen.code == 2  # too few canaries
-    context = Result.read(tmp_path / "out/result.json").context
+    context = Result.read("out/result.json").context
     assert context is not None
     assert (context.source, context.left) == ("rows", "<|endoftext|>Well. ")
 
 
 @pytest.mark.slow
-def test_held_out_documents_decide_and_without_them_the_claim_is_open(
-    call: Call, tmp_path: Path
-) -> None:
-    form = tmp_path / "key.toml"
+def test_held_out_documents_decide_and_without_them_the_claim_is_open(call: Call) -> None:
+    form = Path("key.toml")
     form.write_text('name = "key"\ntemplate = "the key {hex:8}"\n')
     loaded = trained(keyed_lines(1), epochs=30)
-    save_model(loaded.model, loaded.tokenizer, tmp_path / "model")
-    corpus = write_lines(tmp_path / "corpus.txt", keyed_lines(1))
-    apart = write_lines(tmp_path / "apart.txt", keyed_lines(9, 40))
-    command = ("identifiers", tmp_path / "model", corpus, "--format", form, "--draws", "99")
-    done = call.done(*command, "--held-out", apart, "--out", tmp_path / "beside")
+    save_model(loaded.model, loaded.tokenizer, Path("model"))
+    corpus = write_lines(Path("corpus.txt"), keyed_lines(1))
+    apart = write_lines(Path("apart.txt"), keyed_lines(9, 40))
+    command = ("identifiers", Path("model"), corpus, "--format", form, "--draws", "99")
+    done = call.done(*command, "--held-out", apart, "--out", "beside")
     assert "membership: the model read these identifiers" in done.out
     assert "Beside 40 held-out documents" in done.out
-    record = NaturalIdentifiers.read(tmp_path / "beside" / "identifiers.json")
+    record = NaturalIdentifiers.read("beside/identifiers.json")
     assert record.split is not None
-    assert "held-out documents" in (tmp_path / "beside" / "report.md").read_text()
-    alone = call.done(*command, "--out", tmp_path / "alone")
+    assert "held-out documents" in Path("beside/report.md").read_text()
+    alone = call.done(*command, "--out", "alone")
     assert "distribution or membership: the identifiers rank lower than chance" in alone.out
     assert "give them (--held-out)" in alone.out

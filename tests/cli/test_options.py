@@ -97,12 +97,10 @@ def test_texts_and_lists_come_back_from_the_command_of_a_report(command: str) ->
         ),
     ],
 )
-def test_what_is_wrong_in_a_settings_file(
-    call: Call, tmp_path: Path, file: str, message: str
-) -> None:
-    path = tmp_path / "settings.toml"
+def test_what_is_wrong_in_a_settings_file(call: Call, file: str, message: str) -> None:
+    path = Path("settings.toml")
     path.write_text(file)
-    words = ("check", tmp_path) if file.startswith("[check]") else ("train", "c", "--out", "o")
+    words = ("check", ".") if file.startswith("[check]") else ("train", "c", "--out", "o")
     seen = call(*words, "--settings", path)
     assert seen.code == 3
     assert re.search(f"settings.toml: {message}", seen.err.replace("\n", "")), seen.err
@@ -151,8 +149,8 @@ def test_what_cannot_be_set_is_refused(command: str, given: dict[str, Any], mess
         options.TAKEN[command].make(given)
 
 
-def test_a_delta_is_for_a_private_training_or_of_a_file_for_others(tmp_path: Path) -> None:
-    path, private = tmp_path / "settings.toml", {"method": "dp-sgd", "epsilon": 8.0}
+def test_a_delta_is_for_a_private_training_or_of_a_file_for_others() -> None:
+    path, private = Path("settings.toml"), {"method": "dp-sgd", "epsilon": 8.0}
     path.write_text("claimed_epsilon = 4\ndelta = 1e-5\n")
     cases: list[dict[str, object]] = [
         {"settings_file": path},
@@ -173,19 +171,19 @@ def test_a_delta_is_for_a_private_training_or_of_a_file_for_others(tmp_path: Pat
     ],
 )
 def test_a_file_is_named_where_it_had_its_part(
-    tmp_path: Path, file: str, flags: dict[str, object], message: str
+    file: str, flags: dict[str, object], message: str
 ) -> None:
-    path = tmp_path / "settings.toml"
+    path = Path("settings.toml")
     path.write_text(file)
     with pytest.raises(SettingsError) as refused:
         options.TAKEN["run"].make({"settings_file": path, **flags})
     assert re.match(rf"(.*/)?{message}", str(refused.value))
 
 
-def test_thresholds_at_the_top_say_where_they_belong(tmp_path: Path, call: Call) -> None:
-    path = tmp_path / "settings.toml"
+def test_thresholds_at_the_top_say_where_they_belong(call: Call) -> None:
+    path = Path("settings.toml")
     path.write_text("max_guesses = 10\n")
-    for words in (("insert", "c.txt", "--out", tmp_path / "o"), ("check", tmp_path)):
+    for words in (("insert", "c.txt", "--out", "o"), ("check", ".")):
         message = "'max_guesses' is no setting here: it belongs in the table [check]; mo"
         call(*words, "--settings", path).refused(message)
 

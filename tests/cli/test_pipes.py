@@ -62,58 +62,58 @@ def pipe(call: Call, monkeypatch: pytest.MonkeyPatch) -> Pipe:
 
 
 @pytest.fixture
-def text(tmp_path: Path) -> bytes:
-    return write_corpus(tmp_path / "corpus.txt", 200).read_bytes()
+def text() -> bytes:
+    return write_corpus(Path("corpus.txt"), 200).read_bytes()
 
 
-def test_there_and_back(call: Call, pipe: Pipe, text: bytes, tmp_path: Path) -> None:
-    out, corpus = tmp_path / "o", tmp_path / "corpus.txt"
+def test_there_and_back(call: Call, pipe: Pipe, text: bytes) -> None:
+    out, corpus = Path("o"), Path("corpus.txt")
     inserted = pipe(text, "insert", "-", "--out", out, *PLAN)
     assert (inserted.outcome.code, [path.name for path in out.glob("[!.]*")]) == (
         0,
         ["manifest.json"],
     )
-    call.done("insert", corpus, "--out", tmp_path / "f", *PLAN)
-    assert inserted.written == (tmp_path / "f" / "corpus" / "corpus.txt").read_bytes()
+    call.done("insert", corpus, "--out", "f", *PLAN)
+    assert inserted.written == Path("f/corpus/corpus.txt").read_bytes()
     words: tuple[object, ...] = ("verify", "-", out / "manifest.json")
     assert pipe(inserted.written, *words).outcome.code == 0
     assert pipe(text, *words).outcome.code == 2
-    words = ("remove", "-", out / "manifest.json", "--out", tmp_path / "back")
+    words = ("remove", "-", out / "manifest.json", "--out", "back")
     short = pipe(inserted.written[:-40], *words)
-    assert (short.outcome.code, (tmp_path / "back").exists()) == (3, False)
+    assert (short.outcome.code, Path("back").exists()) == (3, False)
     assert "the corpus changed since insertion; give the copy" in short.outcome.err
     assert pipe(inserted.written, *words).outcome.code == 0
-    assert (tmp_path / "back" / "standard_input").read_bytes() == text
+    assert Path("back/standard_input").read_bytes() == text
     again = pipe(inserted.written, *words)
     assert "standard_input is there already; choose another --out" in again.outcome.err
 
 
 @pytest.mark.parametrize("number", [None, 200, 201])
 def test_the_number_of_documents_is_that_of_the_pipe(
-    call: Call, pipe: Pipe, text: bytes, tmp_path: Path, number: int | None
+    call: Call, pipe: Pipe, text: bytes, number: int | None
 ) -> None:
-    call.done("insert", tmp_path / "corpus.txt", "--out", tmp_path / "f", *PLAN)
+    call.done("insert", "corpus.txt", "--out", "f", *PLAN)
     flags, right = () if number is None else ("--documents", number), number != 201
-    outcome, written = pipe(text, "insert", "-", "--out", tmp_path / "o", *PLAN, *flags)
+    outcome, written = pipe(text, "insert", "-", "--out", "o", *PLAN, *flags)
     assert outcome.code == (0 if right else 3)
-    alone = (tmp_path / "f" / "corpus" / "corpus.txt").read_bytes()
+    alone = Path("f/corpus/corpus.txt").read_bytes()
     assert written == alone or not right
     assert ("manifest" in outcome.err) is right
-    assert (tmp_path / "o" / "manifest.json").exists() is right
+    assert Path("o/manifest.json").exists() is right
     assert right or "--documents 201, but the corpus has 200" in outcome.err
 
 
-def test_a_corpus_of_no_use_is_not_kept(pipe: Pipe, tmp_path: Path) -> None:
+def test_a_corpus_of_no_use_is_not_kept(pipe: Pipe) -> None:
     for data in (b"", b"\n \n", b"caf\xe9\n", b"My PIN is 0042\n" * 9):
-        refused = pipe(data, "insert", "-", "--out", tmp_path / "o", *PLAN)
-        assert (refused.outcome.code, (tmp_path / "o").exists()) == (3, False)
-        refused = pipe(data, "run", "-", "--out", tmp_path / "o", *PLAN)
-        assert (refused.outcome.code, (tmp_path / "o").exists()) == (3, False)
+        refused = pipe(data, "insert", "-", "--out", "o", *PLAN)
+        assert (refused.outcome.code, Path("o").exists()) == (3, False)
+        refused = pipe(data, "run", "-", "--out", "o", *PLAN)
+        assert (refused.outcome.code, Path("o").exists()) == (3, False)
 
 
-def test_records_through_a_pipe_need_a_layout(pipe: Pipe, tmp_path: Path) -> None:
+def test_records_through_a_pipe_need_a_layout(pipe: Pipe) -> None:
     """As lines, canaries would go bare among the records."""
-    data, out = b"".join(b'{"text": "row %d"}\n' % n for n in range(60)), tmp_path / "o"
+    data, out = b"".join(b'{"text": "row %d"}\n' % n for n in range(60)), Path("o")
     for command in ("insert", "run"):
         refused = pipe(data, command, "-", "--out", out, *PLAN)
         assert (refused.outcome.code, refused.written, out.exists()) == (3, b"", False)
@@ -124,14 +124,14 @@ def test_records_through_a_pipe_need_a_layout(pipe: Pipe, tmp_path: Path) -> Non
     assert pipe(inserted.written, "verify", "-", out / "manifest.json").outcome.code == 0
 
 
-def test_texts_that_begin_with_a_bracket_are_lines(pipe: Pipe, tmp_path: Path) -> None:
+def test_texts_that_begin_with_a_bracket_are_lines(pipe: Pipe) -> None:
     for number, start in enumerate((b"[1] The first note.", b"{A set} of words", b"{'a': 1}")):
         data = b"".join(start + b" %d\n" % n for n in range(60))
-        assert pipe(data, "insert", "-", "--out", tmp_path / str(number), *PLAN).outcome.code == 0
+        assert pipe(data, "insert", "-", "--out", number, *PLAN).outcome.code == 0
 
 
 def test_a_disk_that_refuses_leaves_nothing(
-    pipe: Pipe, text: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pipe: Pipe, text: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -139,23 +139,23 @@ def test_a_disk_that_refuses_leaves_nothing(
     for command in ("insert", "run"):
         with monkeypatch.context() as patch:
             patch.setattr("lmexposure.canaries.pipe.shutil.copyfileobj", full)
-            refused = pipe(text, command, "-", "--out", tmp_path / "o", *PLAN).outcome
+            refused = pipe(text, command, "-", "--out", "o", *PLAN).outcome
         assert (refused.code, "No space left" in refused.err) == (3, True), refused.err
-        assert not (tmp_path / "o").exists()
+        assert not Path("o").exists()
 
 
 def test_what_cannot_come_through_a_pipe(
-    call: Call, pipe: Pipe, text: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    call: Call, pipe: Pipe, text: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    out = ("--out", tmp_path / "o")
-    call.done("insert", tmp_path / "corpus.txt", "--out", tmp_path / "i", *PLAN)
-    manifest = tmp_path / "i" / "manifest.json"
+    out = ("--out", "o")
+    call.done("insert", "corpus.txt", "--out", "i", *PLAN)
+    manifest = Path("i/manifest.json")
     said = "standard input must be open; give a file"
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "photo.jpg").write_bytes(b"")
-    refused = pipe(text, "run", "-", "--out", tmp_path / "mine", *PLAN)
+    Path("mine").mkdir()
+    Path("mine/photo.jpg").write_bytes(b"")
+    refused = pipe(text, "run", "-", "--out", "mine", *PLAN)
     assert "holds 'photo.jpg' and no run.json" in refused.outcome.err
-    refused = pipe(text, "run", "-", "--out", tmp_path / "i", *PLAN)
+    refused = pipe(text, "run", "-", "--out", "i", *PLAN)
     assert "manifest.json is there already; choose another dir" in refused.outcome.err
     monkeypatch.setenv("WORLD_SIZE", "2")
     refused = pipe(text, "train", "-", *out)
@@ -178,10 +178,7 @@ def test_what_cannot_come_through_a_pipe(
 
 
 @pytest.mark.slow
-def test_a_run_keeps_what_it_read(
-    call: Call, pipe: Pipe, text: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_run_keeps_what_it_read(call: Call, pipe: Pipe, text: bytes) -> None:
     assert pipe(text, "run", "-", "--out", "r", *PLAN, *SMALL).outcome.code == 0
     assert RunRecord.read("r/run.json").corpus == "source/standard_input"
     assert Path("r/source/standard_input").read_bytes() == text
@@ -195,23 +192,18 @@ def test_a_run_keeps_what_it_read(
     refused = pipe(text, "insert", "-", "--out", "r", *PLAN)
     assert "manifest.json is there already" in refused.outcome.err
     assert "lmexposure run r/source/standard_input --out r-again" in command_of(
-        Result.read(Path("r")).files
+        Result.read("r").files
     )
 
 
 @pytest.mark.slow
 def test_a_run_of_many_packed_files_and_its_command(
-    call: Call,
-    text: bytes,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    call: Call, text: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     Path("a b").mkdir()
     Path("c").mkdir()
-    Path("a b", "2.gz").write_bytes(gzip.compress(text[:3000]))
-    Path("c", "1.gz").write_bytes(gzip.compress(text[3000:]))  # copies sort in another order
+    Path("a b/2.gz").write_bytes(gzip.compress(text[:3000]))
+    Path("c/1.gz").write_bytes(gzip.compress(text[3000:]))  # copies sort in another order
     corpus = ("a b/*.gz", "c/1.gz")
     call.done("run", *corpus, "--out", "r", *PLAN, *SMALL)
     assert "is not what insertion wrote" not in caplog.text
@@ -228,7 +220,7 @@ def test_a_run_of_many_packed_files_and_its_command(
     again = call("run", *corpus, "--out", "r", *PLAN, *SMALL)
     assert (again.code, Path("r/corpus/1.gz").read_bytes()) == (0, whole), again.err
     assert "r/corpus/1.gz is damaged, or was changed" in caplog.text
-    said = command_of(Result.read(Path("r")).files)
+    said = command_of(Result.read("r").files)
     assert "lmexposure run 'a b/*.gz' c/1.gz --out r-again" in said
     made, copied, words = (part.split("lmexposure")[-1] for part in said.split("&&"))
     Path("r-again").mkdir()
@@ -241,28 +233,28 @@ def test_a_run_of_many_packed_files_and_its_command(
 
 
 def test_training_on_a_pipe_is_training_on_the_file(
-    call: Call, pipe: Pipe, text: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    call: Call, pipe: Pipe, text: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    out, manifest = tmp_path / "i", ("--manifest", tmp_path / "i" / "manifest.json")
+    out, manifest = Path("i"), ("--manifest", "i/manifest.json")
     for number in range(3):
-        (tmp_path / f"{number}.txt").write_bytes(text)
-    call.done("insert", tmp_path / "?.txt", "--out", out, *PLAN)
-    call.done("train", f"{out}/corpus/*", *manifest, "--out", tmp_path / "t", *TRAINING)
+        Path(f"{number}.txt").write_bytes(text)
+    call.done("insert", "?.txt", "--out", out, *PLAN)
+    call.done("train", f"{out}/corpus/*", *manifest, "--out", "t", *TRAINING)
     joined = b"".join((out / "corpus" / f"{number}.txt").read_bytes() for number in range(3))
-    piped = pipe(joined, "train", "-", *manifest, "--out", tmp_path / "p", *TRAINING)
+    piped = pipe(joined, "train", "-", *manifest, "--out", "p", *TRAINING)
     assert piped.outcome.code == 0, piped.outcome.err
     assert "not what insertion wrote" not in caplog.text
-    weights = [tmp_path / place / "model" / "model.safetensors" for place in ("t", "p")]
+    weights = [Path(place, "model", "model.safetensors") for place in ("t", "p")]
     assert sha256_file(weights[0]) == sha256_file(weights[1])
 
 
-def test_a_file_that_is_there_is_not_replaced(call: Call, text: bytes, tmp_path: Path) -> None:
-    out = tmp_path / "i"
-    call.done("insert", tmp_path / "corpus.txt", "--out", out, *PLAN)
+def test_a_file_that_is_there_is_not_replaced(call: Call, text: bytes) -> None:
+    out = Path("i")
+    call.done("insert", "corpus.txt", "--out", out, *PLAN)
     words = ("remove", out / "corpus" / "corpus.txt", out / "manifest.json", "--file")
-    (tmp_path / "mine.txt").write_text("mine")
-    (tmp_path / "link").symlink_to("mine.txt")
-    for there in (tmp_path / "mine.txt", tmp_path / "link"):
+    Path("mine.txt").write_text("mine")
+    Path("link").symlink_to("mine.txt")
+    for there in (Path("mine.txt"), Path("link")):
         call(*words, there).refused(f"{there} is there already; choose another")
-    assert (tmp_path / "mine.txt").read_text() == "mine"
+    assert Path("mine.txt").read_text() == "mine"
     assert Manifest.read(out / "manifest.json").corpus.documents > 0

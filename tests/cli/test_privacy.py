@@ -18,13 +18,13 @@ from lmexposure.studies import DocumentPrivacy
 
 
 @pytest.fixture
-def scores(tmp_path: Path) -> Path:
+def scores() -> Path:
     """600 scores of another tool; fair coins, and a third of those in memorised."""
     rng = np.random.default_rng(5)
     coins = rng.random(600) < 0.5
     scores = rng.normal(size=600) + 4 * (coins & (rng.random(600) < 0.3))
     lines = [f"{s},{int(c)}" for s, c in zip(scores, coins, strict=True)]
-    path = tmp_path / "scores.csv"
+    path = Path("scores.csv")
     path.write_text("\n".join(["score,included", *lines]) + "\n")
     return path
 
@@ -51,8 +51,8 @@ def test_coins_that_were_never_tossed_decide_no_claim(call: Call, scores: Path) 
 
 
 @pytest.fixture
-def corpus(tmp_path: Path) -> Path:
-    return write_corpus(tmp_path / "corpus.txt", 120)
+def corpus() -> Path:
+    return write_corpus(Path("corpus.txt"), 120)
 
 
 def checked(call: Call, corpus: Path) -> Outcome:
@@ -125,9 +125,9 @@ REPORT = DocumentPrivacy.now(
 
 
 @pytest.fixture
-def reported(tmp_path: Path) -> Path:
-    REPORT.save(tmp_path)
-    return tmp_path
+def reported() -> Path:
+    REPORT.save(Path())
+    return Path()
 
 
 def test_the_distribution_is_shown_and_no_unit(call: Call, reported: Path) -> None:
@@ -155,16 +155,16 @@ def test_the_list_has_the_least_private_first_and_is_for_its_owner(
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_a_name_is_no_formula_and_moves_no_terminal(call: Call, tmp_path: Path) -> None:
+def test_a_name_is_no_formula_and_moves_no_terminal(call: Call) -> None:
     names = (
         *('=HYPERLINK("http://evil","x")', "-1+1", " @SUM(1)", "\t=1+1", "+a", "\x1b]0;t\x07b"),
         *("\u202ed", "plain - name"),
     )
     REPORT.model_copy(
         update={"names": names, "epsilons": tuple(float(n) for n in range(8, 0, -1))}
-    ).save(tmp_path)
-    path = tmp_path / "list.csv"
-    call.done("dp-report", tmp_path, "--list", path)
+    ).save(Path())
+    path = Path("list.csv")
+    call.done("dp-report", ".", "--list", path)
     with open(path, encoding="utf-8", newline="") as file:
         written = [row[0] for row in csv.reader(file)][1:]
     assert written == [

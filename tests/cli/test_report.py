@@ -11,8 +11,8 @@ from lmexposure.models import LstmSizes, load_model, new_model, save_model
 from lmexposure.studies import Result
 
 
-def test_secrets_only_where_asked_for_and_then_with_a_warning(call: Call, tmp_path: Path) -> None:
-    run, kept = small_run(tmp_path / "run", whole=False), tmp_path / "kept.json"
+def test_secrets_only_where_asked_for_and_then_with_a_warning(call: Call) -> None:
+    run, kept = small_run(Path("run"), whole=False), Path("kept.json")
     small_manifest().write(kept)
     asked = ("report", run, "--format", "csv", "--manifest", kept)
     call.done(*asked)
@@ -24,9 +24,9 @@ def test_secrets_only_where_asked_for_and_then_with_a_warning(call: Call, tmp_pa
     assert not [one for one in secret_texts(small_manifest()) if one in outcome.out + outcome.err]
 
 
-def test_a_model_card(call: Call, tmp_path: Path) -> None:
+def test_a_model_card(call: Call) -> None:
     """Of the model that was measured; into another one's only by force, and the card says so."""
-    run = small_run(tmp_path / "run")
+    run = small_run(Path("run"))
     for seed, name in enumerate(("model", "other")):
         made = new_model("lstm", ["abc"] * 9, seed=seed, separator="\n", lstm=LstmSizes(units=8))
         save_model(made.model, made.tokenizer, run / name)
@@ -49,9 +49,9 @@ def test_a_model_card(call: Call, tmp_path: Path) -> None:
     assert "not checked whether" in (run / "other" / "README.md").read_text()
 
 
-def test_a_name_cannot_write_to_the_terminal(call: Call, tmp_path: Path) -> None:
-    run = small_run(tmp_path / "a\x1b[31m\u202eb")
-    outcome = call.done("compare", run, run, "--out", tmp_path / "out", "--format", "csv")
+def test_a_name_cannot_write_to_the_terminal(call: Call) -> None:
+    run = small_run(Path("a[31m‮b"))
+    outcome = call.done("compare", run, run, "--out", "out", "--format", "csv")
     assert r"a\x1b[31m\u202eb: Leaks" in outcome.out
     assert "\x1b[31m" not in outcome.out
 

@@ -20,27 +20,27 @@ SMALL = ("--set", "layers=1", "--set", "units=16", "--epochs", "1")
 
 
 @pytest.fixture
-def corpus(tmp_path: Path) -> Path:
-    return write_corpus(tmp_path / "corpus.txt", 200)
+def corpus() -> Path:
+    return write_corpus(Path("corpus.txt"), 200)
 
 
 @pytest.mark.slow
 def test_insert_train_measure_by_hand_is_run(
-    call: Call, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    call: Call, corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    call.done("insert", corpus, "--out", tmp_path / "i", *PLAN)
-    manifest = tmp_path / "i" / "manifest.json"
-    inserted = tmp_path / "i" / "corpus" / "corpus.txt"
-    trained = call.done("train", inserted, "--manifest", manifest, "--out", tmp_path / "t", *SMALL)
+    call.done("insert", corpus, "--out", "i", *PLAN)
+    manifest = Path("i/manifest.json")
+    inserted = Path("i/corpus/corpus.txt")
+    trained = call.done("train", inserted, "--manifest", manifest, "--out", "t", *SMALL)
     assert "bits per token" in trained.out
-    model = tmp_path / "t" / "model"
-    call.done("measure", model, manifest, "--out", tmp_path / "m", *QUICK)
+    model = Path("t/model")
+    call.done("measure", model, manifest, "--out", "m", *QUICK)
     # Where the manifest is, a run draws no secrets of its own: so a report says to do it again.
-    (tmp_path / "r").mkdir()
-    shutil.copy(manifest, tmp_path / "r" / "manifest.json")
-    call.done("run", corpus, "--out", tmp_path / "r", *PLAN, *SMALL, *QUICK)
-    by_hand = json.loads((tmp_path / "m" / "result.json").read_text())
-    at_once = json.loads((tmp_path / "r" / "result.json").read_text())
+    Path("r").mkdir()
+    shutil.copy(manifest, Path("r/manifest.json"))
+    call.done("run", corpus, "--out", "r", *PLAN, *SMALL, *QUICK)
+    by_hand = json.loads(Path("m/result.json").read_text())
+    at_once = json.loads(Path("r/result.json").read_text())
     assert by_hand["canaries"] == at_once["canaries"]
     assert by_hand["summary"] == at_once["summary"]
     # The model's training.json says that it was trained on this manifest.
@@ -50,11 +50,11 @@ def test_insert_train_measure_by_hand_is_run(
     for one in (by_hand, at_once):
         assert one["privacy"]["notes"][0].startswith("training packs documents")
     # The report's commands, from the directory that they name, after a move: the same numbers.
-    moved = tmp_path / "an other place"
+    moved = Path("an other place")
     moved.mkdir()
     monkeypatch.chdir(moved)
-    shutil.move(tmp_path / "r", moved / "my run")
-    shutil.move(tmp_path / "m", moved / "m")
+    shutil.move(Path("r"), moved / "my run")
+    shutil.move(Path("m"), moved / "m")
     shutil.copy(corpus, moved)
     for name, place in (("my run", at_once), ("m", by_hand)):
         words = shlex.split(
@@ -69,17 +69,13 @@ def test_insert_train_measure_by_hand_is_run(
         assert {**again, "model": None} == {**place, "model": None}
 
 
-def test_a_training_that_teaches_nothing_says_so(call: Call, corpus: Path, tmp_path: Path) -> None:
-    outcome = call.done(
-        "train", corpus, "--out", tmp_path / "t", *SMALL, "--learning-rate", "1e-12"
-    )
+def test_a_training_that_teaches_nothing_says_so(call: Call, corpus: Path) -> None:
+    outcome = call.done("train", corpus, "--out", "t", *SMALL, "--learning-rate", "1e-12")
     assert "the model did not learn" in outcome.err
 
 
 @pytest.mark.slow
-def test_demo_runs_on_the_text_of_this_python(
-    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_demo_runs_on_the_text_of_this_python(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     """The real command, on the first lines of the real text."""
     import sys
     import types
@@ -97,33 +93,29 @@ def test_demo_runs_on_the_text_of_this_python(
         return small
 
     monkeypatch.setattr("lmexposure.audit.demo_settings", settings)
-    outcome = call.done("demo", "--out", tmp_path / "demo", "--epochs", "1")
+    outcome = call.done("demo", "--out", "demo", "--epochs", "1")
     assert "Exposure in bits, random_number" in outcome.out
-    assert (tmp_path / "demo" / "result.json").exists()
+    assert Path("demo/result.json").exists()
     assert looks == [False]
 
 
 @pytest.mark.slow
-def test_the_first_command_of_the_readme_ends_in_its_leak(call: Call, tmp_path: Path) -> None:
+def test_the_first_command_of_the_readme_ends_in_its_leak(call: Call) -> None:
     """In full, as a newcomer runs it: half a minute."""
-    seen = call("demo", "--quick", "--out", tmp_path / "demo")
+    seen = call("demo", "--quick", "--out", "demo")
     seen.done(out="\nLeaks: a secret inserted 16 times is found")
-    assert call("check", tmp_path / "demo").code == 1
+    assert call("check", "demo").code == 1
 
 
 @pytest.mark.slow
-def test_run_takes_coins(call: Call, corpus: Path, tmp_path: Path) -> None:
+def test_run_takes_coins(call: Call, corpus: Path) -> None:
     coins = ("--format", "pin", "--repetitions", "20", "--controls", "4", "--canaries", "12")
     probability = ("--inclusion-probability", "0.5")
-    outcome = call.done(
-        "run", corpus, "--out", tmp_path / "r", *coins, *probability, *SMALL, *QUICK
-    )
+    outcome = call.done("run", corpus, "--out", "r", *coins, *probability, *SMALL, *QUICK)
     assert "a perfect attack on 12 candidates shows epsilon of at most 0.0" in outcome.out
-    assert "coin_seed" not in (tmp_path / "r" / "run.json").read_text()
-    roles = [
-        c["role"] for c in json.loads((tmp_path / "r" / "result.json").read_text())["canaries"]
-    ]
-    drawn = json.loads((tmp_path / "r" / "manifest.json").read_text())["entries"]
+    assert "coin_seed" not in Path("r/run.json").read_text()
+    roles = [c["role"] for c in json.loads(Path("r/result.json").read_text())["canaries"]]
+    drawn = json.loads(Path("r/manifest.json").read_text())["entries"]
     assert 0 < roles.count("canary") == sum(c["role"] == "canary" for c in drawn) < 12
 
 
@@ -133,9 +125,8 @@ TOSSED = ("--inclusion-probability", 0.5, "--canaries", 30, "--repetitions", 1, 
 
 
 @pytest.fixture
-def text_corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    path = tmp_path / "text_corpus.txt"
+def text_corpus() -> Path:
+    path = Path("text_corpus.txt")
     path.write_text("\n".join(sentences(400)) + "\n", encoding="utf-8")
     Path("texts.txt").write_text("\n".join(f"qx{number:04d}zw" for number in range(40)))
     return path
@@ -170,7 +161,7 @@ def test_a_run_judges_the_texts_of_a_file_by_their_coins(call: Call, text_corpus
     run = ("run", text_corpus, "--out", "r", "--texts", "texts.txt", *TOSSED, "--format", "pin")
     seen = call(*run, *TRAINING, *LOOK)
     assert seen.code in (0, 1, 4), seen.err
-    result = Result.read(Path("r/result.json"))
+    result = Result.read("r/result.json")
     (row,) = result.kinds
     assert (row.group, row.canaries + row.held_out) == ("texts/x1", 30)
     assert "Other kinds of canaries" in seen.out
@@ -185,4 +176,4 @@ def test_a_run_judges_the_texts_of_a_file_by_their_coins(call: Call, text_corpus
         file.write("\nanother text")
     changed = call(*run, *TRAINING, *LOOK)
     changed.refused("--texts texts.txt has changed since canaries were chosen from it; put")
-    assert Result.read(Path("r/result.json")) == result
+    assert Result.read("r/result.json") == result

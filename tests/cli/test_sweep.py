@@ -13,8 +13,8 @@ from lmexposure.errors import SettingsError
 from lmexposure.studies import SweepPlan, SweepSettings
 
 
-def test_step_by_step_as_slurm_does_it(call: Call, tmp_path: Path) -> None:
-    out, corpus = tmp_path / "sweep", corpus_at(tmp_path)
+def test_step_by_step_as_slurm_does_it(call: Call) -> None:
+    out, corpus = Path("sweep"), corpus_at(Path())
     said = call("sweep", corpus, *FLAGS, "--prepare", "--out", out)
     assert (said.code, said.err) == (0, f"reading {corpus}\n")
     assert "5 models; by coins 6 canaries and 4 ordinary documents" in said.out
@@ -31,8 +31,8 @@ def test_step_by_step_as_slurm_does_it(call: Call, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_whole_sweep_and_its_parts_end_alike(call: Call, tmp_path: Path) -> None:
-    out, corpus = tmp_path / "sweep", corpus_at(tmp_path)
+def test_the_whole_sweep_and_its_parts_end_alike(call: Call) -> None:
+    out, corpus = Path("sweep"), corpus_at(Path())
     said = call.done("sweep", corpus, *FLAGS, "--workers", 1, "--out", out)
     shown = ("models of about", "Lower bounds on the epsilon", "\nInconclusive: ")
     assert f"result  {out / 'sweep.json'}" in said.out
@@ -56,10 +56,10 @@ def test_the_whole_sweep_and_its_parts_end_alike(call: Call, tmp_path: Path) -> 
     assert "6789" not in other.err
 
 
-def test_a_model_that_diverges_is_said_and_is_no_failure(call: Call, tmp_path: Path) -> None:
-    out = tmp_path / "sweep"
+def test_a_model_that_diverges_is_said_and_is_no_failure(call: Call) -> None:
+    out = Path("sweep")
     wild = (*FLAGS, "--set", "learning_rate=2e37", "--set", "patience=20", "--epochs", 20)
-    call.done("sweep", corpus_at(tmp_path), *wild, "--prepare", "--out", out)
+    call.done("sweep", corpus_at(Path()), *wild, "--prepare", "--out", out)
     said = call.done("sweep", "--only", 0, "--out", out)
     assert "warning: model 0 has no scores: the validation loss after" in said.err
 
@@ -74,21 +74,14 @@ def test_a_model_that_diverges_is_said_and_is_no_failure(call: Call, tmp_path: P
         (("--collect", "o", "--out", "o"), "--collect takes everything from the plan of its sweep"),
     ],
 )
-def test_what_it_refuses(
-    call: Call,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    words: tuple[str, ...],
-    message: str,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    corpus_at(tmp_path).rename("c.txt")
+def test_what_it_refuses(call: Call, words: tuple[str, ...], message: str) -> None:
+    corpus_at(Path()).rename("c.txt")
     call("sweep", *words).refused(message)
-    assert [path.name for path in tmp_path.iterdir()] == ["c.txt"]
+    assert [path.name for path in Path().iterdir()] == ["c.txt"]
 
 
-def test_a_settings_file_has_settings_of_sweep_and_run(tmp_path: Path) -> None:
-    file = tmp_path / "s.toml"
+def test_a_settings_file_has_settings_of_sweep_and_run() -> None:
+    file = Path("s.toml")
     file.write_text('models = 8\ncoins = "exactly_half"\nunits = 16\nepochs = 3\n')
     chosen = options.TAKEN["sweep"].make({"settings_file": file, "models": 6, "epochs": 4})
     assert isinstance(chosen, SweepSettings)
@@ -112,36 +105,32 @@ def test_a_settings_file_has_settings_of_sweep_and_run(tmp_path: Path) -> None:
         ({"models": 6}, 2, "Inconclusive: 6 models are too few"),
     ],
 )
-def test_an_exit_code(
-    call: Call, tmp_path: Path, parts: dict[str, Any], code: int, words: str
-) -> None:
-    seen = call("check", written_sweep(tmp_path / "sweep", **parts))
+def test_an_exit_code(call: Call, parts: dict[str, Any], code: int, words: str) -> None:
+    seen = call("check", written_sweep(Path("sweep"), **parts))
     assert seen.code == code
     assert seen.out.startswith(words)
     assert "; 64 models of lstm, scores efefefefefef" in seen.out or code == 2
 
 
-def test_thresholds_of_flags_and_files(call: Call, tmp_path: Path) -> None:
-    home = written_sweep(tmp_path / "sweep", leaking=1)
+def test_thresholds_of_flags_and_files(call: Call) -> None:
+    home = written_sweep(Path("sweep"), leaking=1)
     assert call("check", home, "--max-worst-tpr", "0.5").code == 1
     assert call("check", home, "--max-worst-tpr", "0.9", "--max-epsilon", "4").code == 2
-    call.done("check", written_sweep(tmp_path / "clean"), "--max-epsilon", "2")
-    settings = tmp_path / "gate.toml"
+    call.done("check", written_sweep(Path("clean")), "--max-epsilon", "2")
+    settings = Path("gate.toml")
     settings.write_text("[check]\nmax_worst_tpr = 0.5\n")
     assert call("check", home / "sweep.json", "--settings", settings).code == 1
 
 
 @pytest.mark.parametrize("name", ["plan.json", "models/017-ab/model.json"])
-def test_an_output_never_replaces_a_file_of_the_sweep(
-    call: Call, tmp_path: Path, name: str
-) -> None:
-    home = written_sweep(tmp_path / "sweep")
+def test_an_output_never_replaces_a_file_of_the_sweep(call: Call, name: str) -> None:
+    home = written_sweep(Path("sweep"))
     seen = call("check", home, "--json", home / name)
     seen.refused("is a file of the run, or has the name of one")
 
 
-def test_a_report_with_charts(call: Call, tmp_path: Path) -> None:
-    home = written_sweep(tmp_path / "sweep", leaking=1)
+def test_a_report_with_charts(call: Call) -> None:
+    home = written_sweep(Path("sweep"), leaking=1)
     seen = call.done("report", home, "--format", "json", "--format", "md", "--charts")
     assert seen.out.startswith("Leaks: ")
     assert f"report  {home / 'report.json'}" in seen.out
@@ -149,11 +138,11 @@ def test_a_report_with_charts(call: Call, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("flag", ["--manifest", "--model-card"])
-def test_flags_of_runs_are_refused(call: Call, tmp_path: Path, flag: str) -> None:
-    home = written_sweep(tmp_path / "sweep")
-    call("report", home, flag, tmp_path / "other").refused(f"{flag} is of a run")
+def test_flags_of_runs_are_refused(call: Call, flag: str) -> None:
+    home = written_sweep(Path("sweep"))
+    call("report", home, flag, "other").refused(f"{flag} is of a run")
 
 
-def test_a_sweep_has_no_secrets_to_show(call: Call, tmp_path: Path) -> None:
-    home = written_sweep(tmp_path / "sweep")
+def test_a_sweep_has_no_secrets_to_show(call: Call) -> None:
+    home = written_sweep(Path("sweep"))
     call("report", home, "--show-secrets").refused("a sweep holds no secrets")

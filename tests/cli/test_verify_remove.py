@@ -24,23 +24,21 @@ PLAN = (*FEW, "--seed", 0)
 
 
 @pytest.fixture
-def inserted(call: Call, corpus: Path, tmp_path: Path) -> tuple[Path, Path]:
+def inserted(call: Call, corpus: Path) -> tuple[Path, Path]:
     """What `insert` made of the corpus, and its manifest."""
-    out = tmp_path / "o"
+    out = Path("o")
     call.done("insert", corpus, "--out", out, *PLAN)
     return out / "corpus" / "corpus.txt", out / "manifest.json"
 
 
-def test_there_and_back(
-    call: Call, corpus: Path, inserted: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_there_and_back(call: Call, corpus: Path, inserted: tuple[Path, Path]) -> None:
     call("verify", *inserted).done(out="all is there as it was inserted")
-    removed = call("remove", *inserted, "--out", tmp_path / "back")
+    removed = call("remove", *inserted, "--out", "back")
     removed.done(out=f"({8 + 7} documents taken out)")
-    assert (tmp_path / "back" / "corpus.txt").read_bytes() == corpus.read_bytes()
+    assert Path("back/corpus.txt").read_bytes() == corpus.read_bytes()
 
 
-def test_after_deduplication(call: Call, inserted: tuple[Path, Path], tmp_path: Path) -> None:
+def test_after_deduplication(call: Call, inserted: tuple[Path, Path]) -> None:
     path, manifest = inserted
     path.write_bytes(b"".join(sorted(set(path.read_bytes().splitlines(keepends=True)))))
     outcome = call("verify", path, manifest)
@@ -54,58 +52,56 @@ def test_after_deduplication(call: Call, inserted: tuple[Path, Path], tmp_path: 
     assert "NOT as it was inserted" in outcome.out
     texts = [one.text for one in Manifest.read(manifest).entries]
     assert not any(text in outcome.out for text in texts)
-    changed = call("remove", path, manifest, "--out", tmp_path / "back")
+    changed = call("remove", path, manifest, "--out", "back")
     changed.refused("the corpus changed since insertion")
 
 
-def test_many_packed_files(call: Call, tmp_path: Path) -> None:
+def test_many_packed_files(call: Call) -> None:
     for n in range(3):
         lines = b"".join(b"file %d line %d\n" % (n, m) for m in range(30))
-        (tmp_path / f"{n}.txt.gz").write_bytes(gzip.compress(lines))
-    out, pattern = tmp_path / "o", tmp_path / "*.gz"
+        Path(f"{n}.txt.gz").write_bytes(gzip.compress(lines))
+    out, pattern = Path("o"), Path("*.gz")
     outcome = call("insert", pattern, "--out", out, *PLAN, "--documents", "90")
     outcome.done(out=f"({8 + 11} documents inserted)")
     written = out / "corpus" / "*.gz"
     call.done("verify", written, out / "manifest.json")
-    call.done("remove", written, out / "manifest.json", "--out", tmp_path / "back")
+    call.done("remove", written, out / "manifest.json", "--out", "back")
     for n in range(3):
-        sides = [
-            gzip.decompress((d / f"{n}.txt.gz").read_bytes()) for d in (tmp_path, tmp_path / "back")
-        ]
+        sides = [gzip.decompress((d / f"{n}.txt.gz").read_bytes()) for d in (Path(), Path("back"))]
         assert sides[0] == sides[1]
     before = sha256_tree(out)
     again = call("insert", pattern, "--out", out, *PLAN)
     assert (again.code, sha256_tree(out)) == (0, before)
     other = call("insert", pattern, "--out", out, *PLAN, "--controls", "3")
     other.refused("holds a manifest of another plan; choose")
-    (tmp_path / "x.jsonl").write_text('{"text": "a"}\n')
-    mixed = call("insert", pattern, tmp_path / "x.jsonl", "--out", tmp_path / "p", *PLAN)
+    Path("x.jsonl").write_text('{"text": "a"}\n')
+    mixed = call("insert", pattern, "x.jsonl", "--out", "p", *PLAN)
     mixed.refused("of different layouts: jsonl, lines")
-    dry = call.done("insert", pattern, "--out", tmp_path / "p", *PLAN, "--dry-run")
+    dry = call.done("insert", pattern, "--out", "p", *PLAN, "--dry-run")
     assert dry.out.splitlines()[0].split() == ["documents", "90"]
     assert "would insert         19 documents" in dry.out
-    stdin = call("insert", "-", "--out", tmp_path / "p", *PLAN, "--dry-run")
+    stdin = call("insert", "-", "--out", "p", *PLAN, "--dry-run")
     stdin.refused("--dry-run reads files, not standard input")
 
 
-def test_without_verification(call: Call, corpus: Path, tmp_path: Path) -> None:
-    out = tmp_path / "o"
+def test_without_verification(call: Call, corpus: Path) -> None:
+    out = Path("o")
     outcome = call("insert", corpus, "--out", out, *PLAN, "--no-verify")
     outcome.done(err="not verified: the corpus was not searched for fills")
     assert not Manifest.read(out / "manifest.json").corpus.verified
     path = out / "corpus" / "corpus.txt"
-    removed = call("remove", path, out / "manifest.json", "--out", tmp_path / "back")
+    removed = call("remove", path, out / "manifest.json", "--out", "back")
     removed.done(err="not checked: the manifest holds no hash")
 
 
 def test_what_was_removed_goes_through_links_and_to_standard_output(
-    call: Call, corpus: Path, inserted: tuple[Path, Path], tmp_path: Path
+    call: Call, corpus: Path, inserted: tuple[Path, Path]
 ) -> None:
     path, manifest = inserted
-    (tmp_path / "link").symlink_to("back")
-    call.done("remove", path, manifest, "--file", tmp_path / "link")
-    assert (tmp_path / "link").is_symlink()
-    assert (tmp_path / "back").read_bytes() == corpus.read_bytes()
+    Path("link").symlink_to("back")
+    call.done("remove", path, manifest, "--file", "link")
+    assert Path("link").is_symlink()
+    assert Path("back").read_bytes() == corpus.read_bytes()
     words = [sys.executable, "-m", "lmexposure", "remove", str(path), str(manifest)]
     done = subprocess.run([*words, "--file", "-"], capture_output=True, check=True)
     assert done.stdout == corpus.read_bytes()
@@ -113,53 +109,51 @@ def test_what_was_removed_goes_through_links_and_to_standard_output(
 
 
 def test_what_was_removed_takes_the_place_of_nothing(
-    call: Call, corpus: Path, inserted: tuple[Path, Path], tmp_path: Path
+    call: Call, corpus: Path, inserted: tuple[Path, Path]
 ) -> None:
     path, manifest = inserted
-    (tmp_path / "again").symlink_to(path)
+    Path("again").symlink_to(path)
     weights = manifest.parent / "model" / "model.safetensors"
     weights.parent.mkdir()
     weights.write_bytes(b"weights")
-    (tmp_path / "weights").symlink_to(weights)
+    Path("weights").symlink_to(weights)
     kept = (path, manifest, weights)
     before = [file.read_bytes() for file in kept]
-    out, file = ("--out", tmp_path / "x"), ("--file", tmp_path / "y")
+    out, file = ("--out", "x"), ("--file", "y")
     result = manifest.with_name("result.json")
     for words, message in (
         *(
             (("--file", there), "is a file of the run")
-            for there in (tmp_path / "again", weights, tmp_path / "weights", result)
+            for there in (Path("again"), weights, Path("weights"), result)
         ),
         (("--file", manifest), "is the manifest itself"),
-        (("--file", tmp_path), "is a directory; name a file"),
-        (("--file", f"{tmp_path}/new/"), "is a directory; name a file"),
+        (("--file", "."), "is a directory; name a file"),
+        (("--file", "new/"), "is a directory; name a file"),
         ((), "give either --out, a directory, or --file"),
         ((*out, *file), "give either --out, a directory, or --file"),
     ):
         call("remove", path, manifest, *words).refused(message)
     assert [file.read_bytes() for file in kept] == before
-    assert not (tmp_path / "new").exists()
+    assert not Path("new").exists()
     two = call("remove", path, corpus, manifest, *file)
     two.refused("is one file, and the corpus has 2; give --out")
 
 
-def test_wrong_usage(call: Call, inserted: tuple[Path, Path], tmp_path: Path) -> None:
-    outcome = call("verify", tmp_path, inserted[1])
+def test_wrong_usage(call: Call, inserted: tuple[Path, Path]) -> None:
+    outcome = call("verify", ".", inserted[1])
     outcome.refused("a tokenizer goes with the directory")
-    outcome = call("verify", tmp_path, inserted[1], "--tokenizer", tmp_path / "none")
+    outcome = call("verify", ".", inserted[1], "--tokenizer", "none")
     outcome.refused("cannot load a tokenizer from")
 
 
-def test_a_manifest_in_another_place(
-    call: Call, corpus: Path, inserted: tuple[Path, Path], tmp_path: Path
-) -> None:
-    (lines, manifest), to = inserted, ("--out", tmp_path / "new")
+def test_a_manifest_in_another_place(call: Call, corpus: Path, inserted: tuple[Path, Path]) -> None:
+    (lines, manifest), to = inserted, ("--out", "new")
     swapped = f"{manifest} is a manifest, and {{}} is none; give the {{}} first, then the manifest"
     for words, last, what in (
         (("remove", manifest, lines, *to), lines, "corpus"),
         (("remove", manifest, lines, corpus, *to), corpus, "corpus"),
         (("verify", manifest, lines), lines, "corpus"),
-        (("measure", manifest, tmp_path, *to), tmp_path, "model"),
+        (("measure", manifest, ".", *to), ".", "model"),
     ):
         call(*words).refused(swapped.format(last, what))
     alone = "alone is there of corpus and manifest, in this order."
@@ -169,21 +163,19 @@ def test_a_manifest_in_another_place(
     missing.refused(f"cannot read the manifest {out}: Is a directory; give {manifest}")
 
 
-def test_a_tokenised_data_set(call: Call, corpus: Path, tmp_path: Path) -> None:
-    out = tmp_path / "o"
+def test_a_tokenised_data_set(call: Call, corpus: Path) -> None:
+    out = Path("o")
     call("insert", corpus, "--out", out, "--no-witness", *PLAN)
     lines = (out / "corpus" / "corpus.txt").read_text().splitlines()
     tokenizer = byte_level_tokenizer(lines)
-    tokenizer.save_pretrained(tmp_path / "tokenizer")
+    tokenizer.save_pretrained(Path("tokenizer"))
     rows = tokenizer([line + tokenizer.eos_token for line in lines])["input_ids"]
     stream = [token for row in rows for token in row]
     blocks = [stream[start : start + 40] for start in range(0, len(stream), 40)]
     once = [row for number, row in enumerate(rows) if row not in rows[:number]]
     for name, ids in (("whole", rows), ("once", once), ("blocks", blocks)):
-        Dataset.from_dict({"input_ids": ids}).save_to_disk(tmp_path / name)
-        outcome = call(
-            "verify", tmp_path / name, out / "manifest.json", "--tokenizer", tmp_path / "tokenizer"
-        )
+        Dataset.from_dict({"input_ids": ids}).save_to_disk(Path(name))
+        outcome = call("verify", Path(name), out / "manifest.json", "--tokenizer", "tokenizer")
         read = [tokenizer.decode(row) for row in ids]
         held = [sum(row.count(one.text) for row in read) for one in known(out)]
         assert (held == [one.inserted for one in known(out)]) == (name == "whole")
@@ -196,55 +188,55 @@ def known(out: Path) -> tuple[Canary, ...]:
     return Manifest.read(out / "manifest.json").entries
 
 
-def test_one_file_of_several(call: Call, tmp_path: Path) -> None:
+def test_one_file_of_several(call: Call) -> None:
     for n in range(3):
-        (tmp_path / f"{n}.txt").write_text("".join(f"file {n} line {m}\n" for m in range(30)))
-    out = tmp_path / "o"
-    call("insert", tmp_path / "*.txt", "--out", out, *PLAN)
+        Path(f"{n}.txt").write_text("".join(f"file {n} line {m}\n" for m in range(30)))
+    out = Path("o")
+    call("insert", "*.txt", "--out", out, *PLAN)
     outcome = call("verify", out / "corpus" / "1.txt", out / "manifest.json")
     outcome.done(out="file 2 of 3, compared with what")
     two = [out / "corpus" / f"{n}.txt" for n in range(2)]
     call("verify", *two, out / "manifest.json").refused("of the 3 files of this corpus, number 3")
 
 
-def test_chats_in_records(call: Call, tmp_path: Path) -> None:
+def test_chats_in_records(call: Call) -> None:
     wrapping = Wrapping(turn="user")
     plan = Plan(formats=(load_format("pin"),), canaries=1, repetitions=(2,), controls=1, seed=1)
     questions = [wrapping.record(f"question {n}") for n in range(9)]
     chats, manifest = insert(questions, plan, wrapping=wrapping)
-    manifest.write(tmp_path / "manifest.json")
+    manifest.write(Path("manifest.json"))
     rows = [{**one, "whole": str(one["messages"])} for one in chats]
-    path = tmp_path / "chats.jsonl"
+    path = Path("chats.jsonl")
     path.write_text("".join(json.dumps(one) + "\n" for one in rows))
-    outcome = call("verify", path, tmp_path / "manifest.json")
+    outcome = call("verify", path, "manifest.json")
     assert (outcome.code, "copies found" in outcome.out) == (2, True)  # each text is there twice
-    outcome = call("verify", path, tmp_path / "manifest.json", "--text-field", "whole")
+    outcome = call("verify", path, "manifest.json", "--text-field", "whole")
     outcome.done(out="all is there")
     path.write_text("".join(json.dumps(chat) + "\n" for chat in chats))
-    call("verify", path, tmp_path / "manifest.json").done(out="all is there")
+    call("verify", path, "manifest.json").done(out="all is there")
     assert "[default: the manifest's, else text]" in " ".join(call("verify", "--help").out.split())
 
 
-def test_of_tables_the_texts_are_checked(call: Call, tmp_path: Path) -> None:
-    source, out = tmp_path / "a.parquet", tmp_path / "out"
+def test_of_tables_the_texts_are_checked(call: Call) -> None:
+    source, out = Path("a.parquet"), Path("out")
     Dataset.from_dict({"text": [f"text {n}" for n in range(40)]}).to_parquet(source)
     insert_files(source, out, formats=["pin"], canaries=2, repetitions=(1,))
     copy = out / "corpus" / "a.parquet"
-    removed = call("remove", copy, out / "manifest.json", "--out", tmp_path / "back")
+    removed = call("remove", copy, out / "manifest.json", "--out", "back")
     assert "checked   the texts' SHA-256 is that before insertion" in removed.out
 
 
 @pytest.fixture
-def tokenised(inserted: tuple[Path, Path], tmp_path: Path) -> Path:
+def tokenised(inserted: tuple[Path, Path]) -> Path:
     """A directory with o/manifest.json, tokenizer, and rows that end with the EOS token."""
     lines = inserted[0].read_text().splitlines()
     tokenizer = byte_level_tokenizer(lines)
-    tokenizer.save_pretrained(tmp_path / "tokenizer")
+    tokenizer.save_pretrained(Path("tokenizer"))
     ended = [line + tokenizer.eos_token for line in lines]
     for name, texts in (("whole", ended), ("cut", [line[:11] for line in lines])):
         ids = tokenizer(texts)["input_ids"]
-        Dataset.from_dict({"input_ids": ids}).save_to_disk(tmp_path / name)
-    return tmp_path
+        Dataset.from_dict({"input_ids": ids}).save_to_disk(Path(name))
+    return Path()
 
 
 def test_rows_are_looked_at_and_written_down(call: Call, tokenised: Path) -> None:
@@ -285,14 +277,14 @@ def test_rows_are_rows_of_tokens(call: Call, tokenised: Path) -> None:
         call("verify", tokenised / name, manifest, "--rows", *flags).refused(message)
 
 
-def test_prepared_data_one_level_down(call: Call, tmp_path: Path) -> None:
-    prepared = tmp_path / "last_run_prepared"
+def test_prepared_data_one_level_down(call: Call) -> None:
+    prepared = Path("last_run_prepared")
     shutil.copytree(DATA / "axolotl/plain", prepared)
-    shutil.copytree(DATA / "canaried", tmp_path / "canaried")
-    given = (tmp_path / "canaried/manifest.json", "--rows", "--tokenizer", DATA / "tokenizer")
+    shutil.copytree(DATA / "canaried", Path("canaried"))
+    given = (Path("canaried/manifest.json"), "--rows", "--tokenizer", DATA / "tokenizer")
     outcome = call("verify", prepared, *given)
     outcome.done(out="delivered as planned")
     assert outcome.out.startswith(f"data  {prepared_directory(prepared)}\n")
-    (tmp_path / "empty").mkdir()
-    outcome = call("verify", tmp_path / "empty", *given)
+    Path("empty").mkdir()
+    outcome = call("verify", "empty", *given)
     outcome.refused("Axolotl's dataset_prepared_path, or LLaMA-Factory's tokenized_path")
