@@ -49,8 +49,7 @@ def test_the_whole_sweep_and_its_parts_end_alike(call: Call) -> None:
     call.done("report", out)
     assert call("check", out).code == 2
     other = call("sweep", corpus, *FLAGS, "--set", "units=9", "--workers", 1, "--out", out)
-    message = "holds another sweep: its units was 8, now 9 is asked for; choose another"
-    other.refused(message)
+    other.refused("holds another sweep: its units was 8, now 9 is asked for; choose another")
     other = call("sweep", corpus, *FLAGS, "--seed", 6789, "--workers", 1, "--out", out)
     assert "holds another sweep: its seed was another; choose another directory" in other.err
     assert "6789" not in other.err
@@ -87,14 +86,16 @@ def test_a_settings_file_has_settings_of_sweep_and_run() -> None:
     assert isinstance(chosen, SweepSettings)
     assert (chosen.models, chosen.coins, chosen.run.units) == (6, "exactly_half", 16)
     assert (chosen.run.training, chosen.run.canaries) == ({"epochs": 4}, 100)
-    file.write_text("modles = 8\n")
-    with pytest.raises(SettingsError, match=r"s\.toml: unknown setting 'modles'; did you mean 'mo"):
-        options.TAKEN["sweep"].make({"settings_file": file})
-    file.write_text("controls = 8\n")
-    with pytest.raises(
-        SettingsError, match=r"s\.toml: 'controls' has no effect here; leave it out"
+    for wrong, message in (
+        ("modles", "unknown setting 'modles'; did you mean 'mo"),
+        ("controls", "'controls' has no effect here; leave it out"),
     ):
-        options.TAKEN["sweep"].make({"settings_file": file})
+        file.write_text(f"{wrong} = 8\n")
+        with pytest.raises(SettingsError, match=rf"s\.toml: {message}"):
+            options.TAKEN["sweep"].make({"settings_file": file})
+
+
+OF_THE_RUN = "is a file of the run, or has the name of one"
 
 
 @pytest.mark.parametrize(
@@ -122,13 +123,6 @@ def test_thresholds_of_flags_and_files(call: Call) -> None:
     assert call("check", home / "sweep.json", "--settings", settings).code == 1
 
 
-@pytest.mark.parametrize("name", ["plan.json", "models/017-ab/model.json"])
-def test_an_output_never_replaces_a_file_of_the_sweep(call: Call, name: str) -> None:
-    home = written_sweep(Path("sweep"))
-    seen = call("check", home, "--json", home / name)
-    seen.refused("is a file of the run, or has the name of one")
-
-
 def test_a_report_with_charts(call: Call) -> None:
     home = written_sweep(Path("sweep"), leaking=1)
     seen = call.done("report", home, "--format", "json", "--format", "md", "--charts")
@@ -137,12 +131,16 @@ def test_a_report_with_charts(call: Call) -> None:
     assert (home / "charts" / "sweep-beside.svg").exists()
 
 
-@pytest.mark.parametrize("flag", ["--manifest", "--model-card"])
-def test_flags_of_runs_are_refused(call: Call, flag: str) -> None:
-    home = written_sweep(Path("sweep"))
-    call("report", home, flag, "other").refused(f"{flag} is of a run")
-
-
-def test_a_sweep_has_no_secrets_to_show(call: Call) -> None:
-    home = written_sweep(Path("sweep"))
-    call("report", home, "--show-secrets").refused("a sweep holds no secrets")
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("check", "sweep", "--json", "sweep/plan.json"), OF_THE_RUN),
+        (("check", "sweep", "--json", "sweep/models/017-ab/model.json"), OF_THE_RUN),
+        (("report", "sweep", "--manifest", "other"), "--manifest is of a run"),
+        (("report", "sweep", "--model-card", "other"), "--model-card is of a run"),
+        (("report", "sweep", "--show-secrets"), "a sweep holds no secrets"),
+    ],
+)
+def test_what_a_sweep_is_not_used_for(call: Call, words: tuple[str, ...], message: str) -> None:
+    written_sweep(Path("sweep"))
+    call(*words).refused(message)
