@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from lmexposure.studies import RunSettings, SweepSettings
 
 _WRONG, _NOT_SEEN = 1, 2  # exit codes of dp-check
+_SWEEP = TAKEN["sweep"]
 
 
 def study(call: str, **more: object) -> Function:
@@ -196,16 +197,15 @@ def sweep(  # noqa: PLR0913 - a command
     elif not corpus:
         raise SettingsError("CORPUS is missing; name its files, or --collect a sweep")
     else:
-        settings = cast("SweepSettings", TAKEN["sweep"].make(given))
+        settings = cast("SweepSettings", _SWEEP.make(given))
         begin(reading(corpus))
         _sweep(corpus, out, settings, workers, address, prepare_alone=prepare)
 
 
 def _refuse_more(step: str, more: Given, settings: Given) -> None:
     """Refuse what a step takes from the plan, rather than pass over it."""
-    told = TAKEN["sweep"]
     for name in settings:
-        more[told.settings[name].flag if name in told.flags else "--settings or --set"] = True
+        more[_SWEEP.settings[name].flag if name in _SWEEP.flags else "--settings or --set"] = True
     for name, value in more.items():
         if value is not None:
             raise SettingsError(
