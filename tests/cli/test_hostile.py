@@ -60,20 +60,11 @@ def test_a_sidecar_of_other_types(call: Call) -> None:
     values = json.loads(note.read_bytes())
     one = values["occurrences"][0]
     changes: list[dict[str, Any]] = [
-        {"shard": "1"},
-        {"shard": 3},
-        {"shards": None},
-        {"manifest_sha256": None},
-        {"occurrences": None},
-        {"occurrences": [1]},
-        {"occurrences": [{}]},
+        *({"shard": "1"}, {"shard": 3}, {"shards": None}, {"manifest_sha256": None}),
+        *({"occurrences": None}, {"occurrences": [1]}, {"occurrences": [{}]}),
         {"occurrences": [one | {"document": "0"}]},
         {"occurrences": [one | {"offset": 10**30}]},
-        {"documents": "40"},
-        {"first_document": -5},
-        {"sha256": 5},
-        {"name": 3},
-        {"more": 1},
+        *({"documents": "40"}, {"first_document": -5}, {"sha256": 5}, {"name": 3}, {"more": 1}),
     ]
     texts = ["null", "[]", "3", '"x"', "{}", "[" * 100_000, '{"schema":' + "9" * 5000 + "}"]
     for text in [*texts, *(json.dumps(values | change) for change in changes)]:
@@ -95,8 +86,8 @@ def test_a_damaged_look_is_found_before_the_measuring(call: Call) -> None:
     small_manifest().write(Path("manifest.json"))
     Path("out/verbatim").mkdir(parents=True)
     Path("out/verbatim/verbatim.json").write_text("{}")
-    words = ("measure", "no/model", Path("manifest.json"), "--out", "out")
-    call(*words).refused("verbatim/verbatim.json has schema None")
+    seen = call("measure", "no/model", "manifest.json", "--out", "out")
+    seen.refused("verbatim/verbatim.json has schema None")
 
 
 # Colours, a title, a C1 control, a bell, a turned line, a width of nothing, markup, line ends.
@@ -105,8 +96,8 @@ ESCAPED = json.dumps(HOSTILE.replace("\r\n", ""))  # TOML reads this too
 
 
 @pytest.fixture
-def home() -> Path:
-    """A directory with hostile files in it; commands are called there."""
+def hostile() -> None:
+    """Hostile files; commands are called beside them."""
     Path(f"{HOSTILE}.txt").write_text("a line\n" * 40)
     template = f'template = "Code {{digits:5}}"\ndescription = {ESCAPED}\nsource = {ESCAPED}\n'
     Path(f"{HOSTILE}.toml").write_text(f'name = "f"\n{template}')
@@ -117,40 +108,34 @@ def home() -> Path:
     Path("m.json").write_text(json.dumps({"schema": HOSTILE}))
     Path(HOSTILE).mkdir()
     Path(HOSTILE, "result.json").write_text(json.dumps({"schema": HOSTILE}))
-    return Path()
 
 
 TEXT, FORMAT = f"{HOSTILE}.txt", f"{HOSTILE}.toml"
-CALLS = [
-    ("formats", "show", FORMAT),
-    ("formats", "check", FORMAT),
-    ("formats", "check", "name.toml"),
-    ("formats", "check", "torn.toml"),
-    ("formats", "show", HOSTILE),
+CALLS: list[tuple[str, ...]] = [
+    *(("formats", "check", name) for name in (FORMAT, "name.toml", "torn.toml")),
+    *(("formats", "show", name) for name in (FORMAT, HOSTILE)),
     ("insert", TEXT, "--out", f"{HOSTILE}.out", "--format", FORMAT),
     ("insert", HOSTILE, "--out", "o"),
     ("insert", f"{HOSTILE}*?", "--out", "o"),
     ("insert", "a.jsonl", "--out", "o"),
     ("insert", "a.jsonl", "--out", "o", "--text-field", HOSTILE),
     ("insert", TEXT, "--out", "o", "--settings", "settings.toml"),
-    ("insert", TEXT, "--out", "o", "--settings", HOSTILE),
-    ("insert", TEXT, "--out", "o", "--layout", HOSTILE),
-    ("insert", TEXT, "--out", "o", "--repetitions", HOSTILE),
-    ("insert", TEXT, "--out", "o", "--seed", HOSTILE),
+    *(
+        ("insert", TEXT, "--out", "o", f"--{flag}", HOSTILE)
+        for flag in ("settings", "layout", "repetitions", "seed")
+    ),
     ("insert", TEXT, "--out", "o", f"--{HOSTILE}"),
     (HOSTILE,),
     ("formats", "show", HOSTILE, HOSTILE),
     ("verify", TEXT, "m.json"),
     ("remove", TEXT, HOSTILE, "--out", "o"),
-    ("report", HOSTILE),
-    ("check", HOSTILE),
-    ("compare", HOSTILE, HOSTILE),
-    ("epsilon", TEXT),
+    *(("report", HOSTILE), ("check", HOSTILE), ("compare", HOSTILE, HOSTILE), ("epsilon", TEXT)),
     ("train", TEXT, "--out", "o", "--model", HOSTILE, "--offline"),
 ]
 
 
-def test_nothing_from_outside_reaches_the_terminal_as_it_is(home: Path, call: Call) -> None:
+@pytest.mark.usefixtures("hostile")
+def test_nothing_from_outside_reaches_the_terminal_as_it_is(call: Call) -> None:
     for arguments in CALLS:
         outcome = call(*arguments)
         seen = outcome.out + outcome.err
@@ -194,14 +179,9 @@ def test_a_name_that_is_not_utf8_is_refused_by_name(call: Call) -> None:
     place.mkdir()
     for corpus in (Path(name), place / "corpus.txt"):
         write_corpus(corpus, 500)
-    pattern = Path("*.txt")
-    for command, corpus in (
-        ("insert", Path(name)),
-        ("insert", pattern),
-        ("run", Path(name)),
-        ("run", place / "corpus.txt"),
-    ):
-        outcome = call(command, corpus, "--out", "o", "--canaries", "1")
+    hidden = place / "corpus.txt"
+    for words in (("insert", name), ("insert", "*.txt"), ("run", name), ("run", hidden)):
+        outcome = call(*words, "--out", "o", "--canaries", "1")
         outcome.refused("\\udce9")
         assert "is not UTF-8, as " in outcome.err
         assert not Path("o/manifest.json").exists()

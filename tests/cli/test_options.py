@@ -41,17 +41,7 @@ def test_a_command_has_the_flags_of_the_table_and_takes_every_other_setting(comm
 
 # Texts that a comma, a blank or a sign of a list could cut, or a shell.
 TEXTS = (
-    "a,b",
-    " a",
-    "a\t",
-    'say "a"',
-    "it's",
-    "[a",
-    '["a"]',
-    "[1]",
-    "-a",
-    "--a=b",
-    "$a `b` \\n",
+    *("a,b", " a", "a\t", 'say "a"', "it's", "[a", '["a"]', "[1]", "-a", "--a=b", "$a `b` \\n"),
     "é",
 )
 

@@ -29,44 +29,39 @@ def test_insert_train_measure_by_hand_is_run(
     call: Call, corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     call.done("insert", corpus, "--out", "i", *PLAN)
-    manifest = Path("i/manifest.json")
-    inserted = Path("i/corpus/corpus.txt")
-    trained = call.done("train", inserted, "--manifest", manifest, "--out", "t", *SMALL)
-    assert "bits per token" in trained.out
-    model = Path("t/model")
-    call.done("measure", model, manifest, "--out", "m", *QUICK)
+    manifest = Path("i/manifest.json").absolute()
+    trained = call(*("train", "i/corpus/corpus.txt", "--manifest", manifest, "--out", "t"), *SMALL)
+    trained.done(out="bits per token")
+    call.done("measure", Path("t/model").absolute(), manifest, "--out", "m", *QUICK)
     # Where the manifest is, a run draws no secrets of its own: so a report says to do it again.
     Path("r").mkdir()
     shutil.copy(manifest, Path("r/manifest.json"))
     call.done("run", corpus, "--out", "r", *PLAN, *SMALL, *QUICK)
-    by_hand = json.loads(Path("m/result.json").read_text())
-    at_once = json.loads(Path("r/result.json").read_text())
+    by_hand, at_once = (json.loads(Path(home, "result.json").read_text()) for home in ("m", "r"))
     assert by_hand["canaries"] == at_once["canaries"]
     assert by_hand["summary"] == at_once["summary"]
     # The model's training.json says that it was trained on this manifest.
-    assert (
-        by_hand["model"]["validation"]["delivered"] == at_once["model"]["validation"]["delivered"]
-    )
-    for one in (by_hand, at_once):
-        assert one["privacy"]["notes"][0].startswith("training packs documents")
+    one, other = (record["model"]["validation"] for record in (by_hand, at_once))
+    assert one["delivered"] == other["delivered"]
+    for record in (by_hand, at_once):
+        assert record["privacy"]["notes"][0].startswith("training packs documents")
     # The report's commands, from the directory that they name, after a move: the same numbers.
     moved = Path("an other place")
     moved.mkdir()
-    monkeypatch.chdir(moved)
-    shutil.move(Path("r"), moved / "my run")
-    shutil.move(Path("m"), moved / "m")
+    shutil.move("r", moved / "my run")
+    shutil.move("m", moved / "m")
     shutil.copy(corpus, moved)
+    monkeypatch.chdir(moved)
     for name, place in (("my run", at_once), ("m", by_hand)):
-        words = shlex.split(
-            command_of(Result.read(moved / name).files).replace("MANIFEST", str(manifest))
-        )
+        again = command_of(Result.read(name).files)
+        words = shlex.split(again.replace("MANIFEST", str(manifest)))
         while "&&" in words:
             end = words.index("&&")
             subprocess.run(words[:end], check=True)
             words = words[end + 1 :]
         call.done(*words[1:])
-        again = json.loads((moved / f"{name}-again" / "result.json").read_text())
-        assert {**again, "model": None} == {**place, "model": None}
+        found = json.loads(Path(f"{name}-again/result.json").read_text())
+        assert {**found, "model": None} == {**place, "model": None}
 
 
 def test_a_training_that_teaches_nothing_says_so(call: Call, corpus: Path) -> None:
