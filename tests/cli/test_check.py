@@ -142,8 +142,7 @@ def test_a_place_that_cannot_be_written_is_3(call: Call, written: Written) -> No
         seen.refused("cannot write")
         assert "No leak found" in seen.out  # what was found is not lost
     Path("circle").symlink_to("circle")
-    seen = call("check", path, "--json", "circle")
-    seen.refused("choose a path whose links lead somewhere")
+    call("check", path, "--json", "circle").refused("choose a path whose links lead somewhere")
 
 
 def test_a_dash_is_standard_output_and_a_link_is_followed(call: Call, written: Written) -> None:

@@ -110,8 +110,7 @@ def test_a_coin_seed_decides_the_coins(call: Call, corpus: Path) -> None:
     # The same command resumes, with the coins that were tossed.
     again = call("insert", corpus, "--out", "a", *coins)
     assert (again.code, manifest_of(Path("a"))) == (0, fresh)
-    refused = call("insert", corpus, "--out", "b", *coins, *seed)
-    refused.refused("manifest of another plan")
+    call("insert", corpus, "--out", "b", *coins, *seed).refused("manifest of another plan")
 
 
 def test_a_claim_that_can_be_tested_is_no_warning(call: Call, corpus: Path) -> None:
@@ -165,8 +164,7 @@ def test_kinds_alone_warn_of_what_cannot_be_said(call: Call, worded: Path) -> No
 def test_partners_that_are_always_in_are_no_candidates(call: Call, worded: Path) -> None:
     flags = ("--kind", "near_duplicate", "--set", "partner=always", "--canaries", 20)
     coins = ("--repetitions", 1, "--inclusion-probability", 0.5)
-    outcome = call("insert", worded, "--out", "o", *flags, *coins)
-    outcome.done(out="of 20 candidates inserted")
+    call("insert", worded, "--out", "o", *flags, *coins).done(out="of 20 candidates inserted")
 
 
 def test_a_dry_run_of_kinds(call: Call, worded: Path) -> None:

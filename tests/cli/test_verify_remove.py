@@ -33,8 +33,7 @@ def inserted(call: Call, corpus: Path) -> tuple[Path, Path]:
 
 def test_there_and_back(call: Call, corpus: Path, inserted: tuple[Path, Path]) -> None:
     call("verify", *inserted).done(out="all is there as it was inserted")
-    removed = call("remove", *inserted, "--out", "back")
-    removed.done(out=f"({8 + 7} documents taken out)")
+    call("remove", *inserted, "--out", "back").done(out=f"({8 + 7} documents taken out)")
     assert Path("back/corpus.txt").read_bytes() == corpus.read_bytes()
 
 
@@ -52,8 +51,7 @@ def test_after_deduplication(call: Call, inserted: tuple[Path, Path]) -> None:
     assert "NOT as it was inserted" in outcome.out
     texts = [one.text for one in Manifest.read(manifest).entries]
     assert not any(text in outcome.out for text in texts)
-    changed = call("remove", path, manifest, "--out", "back")
-    changed.refused("the corpus changed since insertion")
+    call("remove", path, manifest, "--out", "back").refused("the corpus changed since insertion")
 
 
 def test_many_packed_files(call: Call) -> None:
@@ -140,10 +138,8 @@ def test_what_was_removed_takes_the_place_of_nothing(
 
 
 def test_wrong_usage(call: Call, inserted: tuple[Path, Path]) -> None:
-    outcome = call("verify", ".", inserted[1])
-    outcome.refused("a tokenizer goes with the directory")
-    outcome = call("verify", ".", inserted[1], "--tokenizer", "none")
-    outcome.refused("cannot load a tokenizer from")
+    call("verify", ".", inserted[1]).refused("a tokenizer goes with the directory")
+    call("verify", ".", inserted[1], "--tokenizer", "none").refused("cannot load a tokenizer from")
 
 
 def test_a_manifest_in_another_place(call: Call, corpus: Path, inserted: tuple[Path, Path]) -> None:
@@ -210,8 +206,7 @@ def test_chats_in_records(call: Call) -> None:
     path.write_text("".join(json.dumps(one) + "\n" for one in rows))
     outcome = call("verify", path, "manifest.json")
     assert (outcome.code, "copies found" in outcome.out) == (2, True)  # each text is there twice
-    outcome = call("verify", path, "manifest.json", "--text-field", "whole")
-    outcome.done(out="all is there")
+    call("verify", path, "manifest.json", "--text-field", "whole").done(out="all is there")
     path.write_text("".join(json.dumps(chat) + "\n" for chat in chats))
     call("verify", path, "manifest.json").done(out="all is there")
     assert "[default: the manifest's, else text]" in " ".join(call("verify", "--help").out.split())
