@@ -16,8 +16,8 @@ from lmexposure import __version__
 from lmexposure._settings import Function
 from lmexposure._style import visible
 from lmexposure.cli.commands import COMMANDS, Command
+from lmexposure.cli.console import listen
 from lmexposure.cli.options import FILES, OTHER, TAKEN, Parameter, is_manifest
-from lmexposure.cli.voice import listen
 from lmexposure.core import PANEL as THRESHOLDS
 from lmexposure.studies import (
     CANIFE,

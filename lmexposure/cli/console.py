@@ -4,15 +4,21 @@ Names and texts from outside are shown by these functions and by no other way: w
 would obey, or would not show, is spelled out.
 """
 
+import ast
 import os
+import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from shlex import quote
+from typing import TYPE_CHECKING, TypeAlias
+
+from typer.core import TyperOption
 
 from lmexposure._style import printable, visible
-from lmexposure.cli.voice import said
+from lmexposure.cli.options import TAKEN
+from lmexposure.studies import set_words
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -212,3 +218,71 @@ def say_verdict(study: "Study") -> None:
 
     say(judged(study).sentence)
     say(study.provenance.line)
+
+
+# Errors and warnings name an argument as Python does, epochs=3. A command that has a flag for it
+# names the flag, and another setting that it takes by --set. Texts in quotes, paths, addresses and
+# words that were typed stay as they are, and so does what is said of the content of a file
+# ("mine.toml: epochs=0 must be ...").
+_IN_FILE = r"\A[^'\",;]*\.(?:toml|json): (?s:.*)"
+_QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
+_VALUE = rf"{_QUOTED}|\[(?:{_QUOTED}|[^]'\"])*\]|\((?:{_QUOTED}|[^)'\"])*\)|\.\.\.|[-+.\w]*\w"
+# An argument with its value; the epsilon of a claim is none.
+_ARGUMENT = rf"(?<![\w./\\-])(?<!claim of )([a-z]\w*)=({_VALUE})(?=[.:]?(?:\s|$)|[,;)`])"
+_APART = rf"(?<!\w)(?:{_QUOTED})|\w\([^()]*\)|(?<![^\s(])[^\s(=]*[/\\]\S*"
+
+# The arguments that a command takes: by a flag, or (None) by --set.
+Arguments: TypeAlias = dict[str, TyperOption | None]
+_running: Arguments = {}
+
+
+def listen(command: str, parameters: Iterable[object]) -> None:
+    """Speak as this command from now on."""
+    _running.clear()
+    _running.update(arguments_of(command, parameters))
+
+
+def said(message: str) -> str:
+    """A message in the words of the command that runs."""
+    return spoken(message, _running, typed=sys.argv[1:])
+
+
+def arguments_of(command: str, parameters: Iterable[object]) -> Arguments:
+    """What a command takes, by the names of its arguments and of its flags."""
+    flags = [each for each in parameters if isinstance(each, TyperOption)]
+    by_flag = {each.opts[0].removeprefix("--").replace("-", "_"): each for each in flags}
+    by_set = dict.fromkeys(TAKEN[command].settings) if command in TAKEN else {}
+    return {**by_set, **by_flag, **{str(each.name): each for each in flags}}
+
+
+def spoken(message: str, flags: Arguments, *, typed: Sequence[str] = ()) -> str:
+    """A message with every argument named by its flag, where it has one; `typed` words are kept."""
+
+    def by_flag(found: re.Match[str]) -> str:
+        name, value = found.groups()
+        return found[0] if name not in flags else _shown(name, flags[name], value) or found[0]
+
+    words = [*typed, *(word.partition("=")[2] for word in typed if word.startswith("--"))]
+    kept = [rf"(?<![\w/]){re.escape(word)}(?!\w)" for word in words if "=" in word]
+    return re.sub("|".join([_IN_FILE, *kept, _ARGUMENT, _APART]), by_flag, message)
+
+
+def _shown(name: str, flag: TyperOption | None, text: str) -> str | None:
+    """An argument with its value, alone where that is "..."; None: no flag gives such a value."""
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        value = text
+        if flag is not None and text.lstrip("+-") not in ("nan", "inf"):
+            return None
+    values = value if isinstance(value, tuple | list) else [value]
+    if flag is None:
+        return f"--set {name}=..." if ... in values else set_words(name, value)
+    yes, no = flag.opts[0], next(iter(flag.secondary_opts), None)
+    if isinstance(value, bool | None):
+        return {True: yes, False: no, None: None}[value]
+    if ... in values:
+        return yes
+    words = [quote(str(each)) for each in values]
+    shown = words if flag.multiple or not words else [",".join(words)]
+    return " ".join(f"{yes} {each}" for each in shown)

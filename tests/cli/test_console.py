@@ -12,7 +12,7 @@ from typer.main import get_command
 
 from lmexposure.cli import console
 from lmexposure.cli.app import app
-from lmexposure.cli.voice import arguments_of, spoken
+from lmexposure.cli.console import arguments_of, spoken
 
 
 def test_lines_are_printed_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
