@@ -170,25 +170,23 @@ def test_words_that_were_typed_are_kept() -> None:
     assert said == "seed=2 is a file; --windows 1"
 
 
-def test_a_claim_is_no_training(call: Call, tmp_path: Path) -> None:
+def test_a_claim_is_no_training(call: Call) -> None:
     """A run has --epsilon of the training, and --claimed-epsilon."""
-    corpus, out = tmp_path / "c.txt", tmp_path / "o"
     for given, told in (
         (("--claimed-epsilon", "4"), "error: a claim of epsilon=4.0 says nothing without its"),
         (("--claimed-epsilon", "-4", "--delta", "0"), "error: --claimed-epsilon -4.0 must be a"),
         (("--epsilon", "-4"), "error: --epsilon -4.0 must be a finite number"),
     ):
-        assert call("run", corpus, "--out", out, *given).err.startswith(told)
+        assert call("run", "c.txt", "--out", "o", *given).err.startswith(told)
 
 
-def test_errors_and_warnings_are_said_by_the_command(call: Call, tmp_path: Path) -> None:
-    corpus = tmp_path / "epochs=3"
+def test_errors_and_warnings_are_said_by_the_command(call: Call) -> None:
+    corpus = Path("epochs=3")
     corpus.write_text("".join(f"line {n}\n" for n in range(50)))
-    seen = call("insert", corpus, "--out", tmp_path / "o", "--format", "pin", "--canaries", 9)
+    seen = call("insert", corpus, "--out", "o", "--format", "pin", "--canaries", 9)
     assert "leave the witnesses out (--no-witness), which the gate then misses" in seen.err
-    refused = call("train", corpus, "--out", tmp_path / "p", "--epochs", 0, "--method", "plain")
+    refused = call("train", corpus, "--out", "p", "--epochs", 0, "--method", "plain")
     assert refused.err == "error: --epochs 0 must be a whole number at least 1\n"
-    settings = tmp_path / "mine.toml"
-    settings.write_text("epochs = 0\n")
-    refused = call("train", corpus, "--out", tmp_path / "p", "--settings", settings)
+    Path("mine.toml").write_text("epochs = 0\n")
+    refused = call("train", corpus, "--out", "p", "--settings", "mine.toml")
     assert "mine.toml: epochs=0 must be" in refused.err.replace("\n", "")
