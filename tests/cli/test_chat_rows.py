@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from cli.conftest import Call
+from corpora import write_corpus
 from datasets import Dataset
 from published_templates import PUBLISHED, TWINS, tiny_model_for, tokenizer_for
 
@@ -15,6 +16,8 @@ from lmexposure.studies import Result
 from lmexposure.studies.exposure.facts import command_of
 
 PLAN = ("--format", "pin", "--canaries", "2", "--repetitions", "1,3", "--controls", "20")
+MANIFEST = Path("o/manifest.json")
+DAY = ("--set", "chat_date=2026-01-31")
 QUICK = ("--quick", "--references", "20", "--draws", "10", "--budget-steps", "1")
 
 
@@ -34,15 +37,12 @@ def saved(path: Path, name: str) -> Path:
 
 def test_rows_are_looked_at_by_insert_or_by_the_line_that_it_prints(call: Call) -> None:
     corpus, base = chats(Path("c.jsonl")), saved(Path("base"), "llama3_2")
-    outcome = call("insert", corpus, "--out", "o", *PLAN, "--set", "chat_date=2026-01-31")
+    outcome = call("insert", corpus, "--out", "o", *PLAN, *DAY)
     line = "check     lmexposure verify "
     assert line in outcome.out
     words = outcome.out.split(line)[1].split("\n")[0].split()
     checked = call.done("verify", *words[:-1], base)
-    told = call(
-        *("insert", corpus, "--out", "p", *PLAN, "--tokenizer", base),
-        *("--set", "chat_date=2026-01-31"),
-    )
+    told = call("insert", corpus, "--out", "p", *PLAN, "--tokenizer", base, *DAY)
     assert line not in told.out
     for out in (checked.out, told.out):
         assert "rows      a canary ends at token " in out
@@ -59,9 +59,8 @@ def test_measure_is_told_of_the_rows_and_the_report_tells_it_again(call: Call) -
     other = Path("other.jinja")
     other.write_text(PUBLISHED["llama3_2"])
     call("insert", corpus, "--out", "o", *PLAN, "--tokenizer", base)
-    manifest = Path("o/manifest.json")
-    told = ("--loss", "all", "--chat-template", other, "--set", "chat_date=2026-01-31")
-    call.done("measure", base, manifest, "--out", "m", *QUICK, *told)
+    told = ("--loss", "all", "--chat-template", other, *DAY)
+    call.done("measure", base, MANIFEST, "--out", "m", *QUICK, *told)
     run = Result.read("m")
     context = run.context
     assert context is not None
@@ -69,10 +68,8 @@ def test_measure_is_told_of_the_rows_and_the_report_tells_it_again(call: Call) -
     assert "31 Jan 2026" in context.left
     again = command_of(run.files)
     assert "--loss all --chat-template TEMPLATE --set chat_date=2026-01-31" in again
-    text = Path("t.txt")
-    text.write_text("".join(f"text {i}\n" for i in range(60)))
-    call("insert", text, "--out", "t", *PLAN)
-    plain = call(*("measure", base, "t/manifest.json", "--out", "n"), *("--loss", "all"))
+    call("insert", write_corpus(Path("t.txt"), 60), "--out", "t", *PLAN)
+    plain = call("measure", base, "t/manifest.json", "--out", "n", "--loss", "all")
     plain.refused("say what was left of each")
 
 
@@ -90,8 +87,7 @@ def test_the_first_difference_of_rows_and_template_is_shown(
     """TRL trains some families in rows of another template than the one that it saves."""
     corpus, base = chats(Path("c.jsonl")), saved(Path("base"), name)
     call("insert", corpus, "--out", "o", *PLAN)
-    manifest = Path("o/manifest.json")
-    wrapping = Manifest.read(manifest).wrapping
+    wrapping = Manifest.read(MANIFEST).wrapping
     assert wrapping is not None
     records = list(read_records([Path("o/corpus/c.jsonl")], layout="jsonl"))
     for place, template in (("as saved", PUBLISHED[name]), ("other", of_rows)):
@@ -104,17 +100,17 @@ def test_the_first_difference_of_rows_and_template_is_shown(
         ]
         Dataset.from_list(rows).save_to_disk(Path(place))
     given = ("--rows", "--tokenizer", base)
-    same = call.done("verify", "as saved", manifest, *given)
+    same = call.done("verify", "as saved", MANIFEST, *given)
     assert "do not follow" not in same.out
-    other = call.done("verify", "other", manifest, *given)
+    other = call.done("verify", "other", MANIFEST, *given)
     assert f"the rows do not follow the chat template in {base}: {says}" in " ".join(
         other.out.split()
     )
-    call.done("measure", base, manifest, "--out", "m", *QUICK)
+    call.done("measure", base, MANIFEST, "--out", "m", *QUICK)
     context = Result.read("m").context
     assert context is not None
     assert context.source == "rows"
-    refused = call("measure", base, manifest, "--out", "n", *QUICK, "--loss", "all")
+    refused = call("measure", base, MANIFEST, "--out", "n", *QUICK, "--loss", "all")
     refused.refused("but rows.json says what they are; leave")
 
 
@@ -135,14 +131,12 @@ def test_a_template_is_the_same_with_windows_line_ends(call: Call) -> None:
     Path("crlf.jinja").write_bytes(PUBLISHED["qwen2_5"].replace("\n", "\r\n").encode())
     told = ("--chat-template", "crlf.jinja")
     call.done("insert", corpus, "--out", "o", *PLAN, *told)
-    manifest = Path("o/manifest.json")
-    call.done("measure", base, manifest, "--out", "m", *QUICK)
-    line = call("verify", "o/corpus/c.jsonl", manifest, "--tokenizer", base, *told)
+    call.done("measure", base, MANIFEST, "--out", "m", *QUICK)
+    line = call("verify", "o/corpus/c.jsonl", MANIFEST, "--tokenizer", base, *told)
     line.done(out="a canary ends at token")
-    vain = call("measure", base, manifest, "--out", "n", "--set", "chat_date=2026-01-31")
+    vain = call("measure", base, MANIFEST, "--out", "n", *DAY)
     vain.refused("writes no date of its own; leave it out")
-    dated = ("--tokenizer", base, "--set", "chat_date=2026-01-31")
-    seen = call.done("insert", corpus, "--out", "d", *PLAN, *dated)
+    seen = call.done("insert", corpus, "--out", "d", *PLAN, "--tokenizer", base, *DAY)
     assert "writes the date" not in seen.out
 
 
@@ -170,6 +164,6 @@ def test_no_value_of_an_odd_column_is_shown(call: Call, column: str, values: Any
     tokenizer_for("qwen2_5").save_pretrained(base)
     call("insert", corpus, "--out", "o", *PLAN)
     Dataset.from_list([{"input_ids": [1, 2], column: values}]).save_to_disk(Path("rows"))
-    outcome = call(*("verify", "rows", "o/manifest.json"), *("--rows", "--tokenizer", base))
+    outcome = call("verify", "rows", MANIFEST, "--rows", "--tokenizer", base)
     outcome.refused(f"row 1: '{column}' is no list of whole numbers, one for each token")
     assert "4711" not in outcome.err

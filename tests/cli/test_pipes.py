@@ -67,16 +67,17 @@ def test_there_and_back(call: Call, pipe: Pipe, text: bytes) -> None:
     call.done("insert", corpus, "--out", "f", *PLAN)
     assert inserted.written == Path("f/corpus/corpus.txt").read_bytes()
     words: tuple[object, ...] = ("verify", "-", out / "manifest.json")
-    assert pipe(inserted.written, *words).outcome.code == 0
+    pipe(inserted.written, *words).outcome.done()
     assert pipe(text, *words).outcome.code == 2
     words = ("remove", "-", out / "manifest.json", "--out", "back")
     short = pipe(inserted.written[:-40], *words)
     assert (short.outcome.code, Path("back").exists()) == (3, False)
     assert "the corpus changed since insertion; give the copy" in short.outcome.err
-    assert pipe(inserted.written, *words).outcome.code == 0
+    pipe(inserted.written, *words).outcome.done()
     assert Path("back/standard_input").read_bytes() == text
-    again = pipe(inserted.written, *words)
-    assert "standard_input is there already; choose another --out" in again.outcome.err
+    pipe(inserted.written, *words).outcome.refused(
+        "standard_input is there already; choose another --out"
+    )
 
 
 @pytest.mark.parametrize("number", [None, 200, 201])
@@ -96,10 +97,9 @@ def test_the_number_of_documents_is_that_of_the_pipe(
 
 def test_a_corpus_of_no_use_is_not_kept(pipe: Pipe) -> None:
     for data in (b"", b"\n \n", b"caf\xe9\n", b"My PIN is 0042\n" * 9):
-        refused = pipe(data, "insert", "-", "--out", "o", *PLAN)
-        assert (refused.outcome.code, Path("o").exists()) == (3, False)
-        refused = pipe(data, "run", "-", "--out", "o", *PLAN)
-        assert (refused.outcome.code, Path("o").exists()) == (3, False)
+        for command in ("insert", "run"):
+            refused = pipe(data, command, "-", "--out", "o", *PLAN)
+            assert (refused.outcome.code, Path("o").exists()) == (3, False)
 
 
 def test_records_through_a_pipe_need_a_layout(pipe: Pipe) -> None:
@@ -110,15 +110,15 @@ def test_records_through_a_pipe_need_a_layout(pipe: Pipe) -> None:
         assert (refused.outcome.code, refused.written, out.exists()) == (3, b"", False)
         assert "the corpus standard input is JSON; if it has a record a line" in refused.outcome.err
     inserted = pipe(data, "insert", "-", "--layout", "jsonl", "--out", out, *PLAN)
-    assert inserted.outcome.code == 0
+    inserted.outcome.done()
     assert all(json.loads(line) for line in inserted.written.splitlines())
-    assert pipe(inserted.written, "verify", "-", out / "manifest.json").outcome.code == 0
+    pipe(inserted.written, "verify", "-", out / "manifest.json").outcome.done()
 
 
 def test_texts_that_begin_with_a_bracket_are_lines(pipe: Pipe) -> None:
     for number, start in enumerate((b"[1] The first note.", b"{A set} of words", b"{'a': 1}")):
         data = b"".join(start + b" %d\n" % n for n in range(60))
-        assert pipe(data, "insert", "-", "--out", number, *PLAN).outcome.code == 0
+        pipe(data, "insert", "-", "--out", number, *PLAN).outcome.done()
 
 
 def test_a_disk_that_refuses_leaves_nothing(
@@ -144,13 +144,14 @@ def test_what_cannot_come_through_a_pipe(
     said = "standard input must be open; give a file"
     Path("mine").mkdir()
     Path("mine/photo.jpg").write_bytes(b"")
-    refused = pipe(text, "run", "-", "--out", "mine", *PLAN)
-    assert "holds 'photo.jpg' and no run.json" in refused.outcome.err
-    refused = pipe(text, "run", "-", "--out", "i", *PLAN)
-    assert "manifest.json is there already; choose another dir" in refused.outcome.err
+    pipe(text, "run", "-", "--out", "mine", *PLAN).outcome.refused(
+        "holds 'photo.jpg' and no run.json"
+    )
+    pipe(text, "run", "-", "--out", "i", *PLAN).outcome.refused(
+        "manifest.json is there already; choose another dir"
+    )
     monkeypatch.setenv("WORLD_SIZE", "2")
-    refused = pipe(text, "train", "-", *out)
-    assert "standard input goes to one process of several" in refused.outcome.err
+    pipe(text, "train", "-", *out).outcome.refused("standard input goes to one process of several")
     monkeypatch.setattr(sys, "stdin", None)
     for command in ("insert", "run", "train"):
         call(command, "-", *out).refused(said)
@@ -164,7 +165,7 @@ def test_what_cannot_come_through_a_pipe(
 
 @pytest.mark.slow
 def test_a_run_keeps_what_it_read(call: Call, pipe: Pipe, text: bytes) -> None:
-    assert pipe(text, "run", "-", "--out", "r", *PLAN, *SMALL).outcome.code == 0
+    pipe(text, "run", "-", "--out", "r", *PLAN, *SMALL).outcome.done()
     assert RunRecord.read("r/run.json").corpus == "source/standard_input"
     assert Path("r/source/standard_input").read_bytes() == text
     assert Path("r/source/standard_input").stat().st_mode & 0o777 == 0o600
@@ -172,10 +173,10 @@ def test_a_run_keeps_what_it_read(call: Call, pipe: Pipe, text: bytes) -> None:
     for given in (b"", text):
         again = pipe(given, "run", "-", "--out", "r", *PLAN, *SMALL)
         assert (again.outcome.code, sha256_file(Path("r/result.json"))) == (0, result)
-    other = pipe(text[:100], "run", "-", "--out", "r", *PLAN, *SMALL)
-    assert "is the copy of another standard input" in other.outcome.err
-    refused = pipe(text, "insert", "-", "--out", "r", *PLAN)
-    assert "manifest.json is there already" in refused.outcome.err
+    pipe(text[:100], "run", "-", "--out", "r", *PLAN, *SMALL).outcome.refused(
+        "is the copy of another standard input"
+    )
+    pipe(text, "insert", "-", "--out", "r", *PLAN).outcome.refused("manifest.json is there already")
     assert "lmexposure run r/source/standard_input --out r-again" in command_of(
         Result.read("r").files
     )
@@ -190,20 +191,20 @@ def test_a_run_of_many_packed_files_and_its_command(
     Path("a b/2.gz").write_bytes(gzip.compress(text[:3000]))
     Path("c/1.gz").write_bytes(gzip.compress(text[3000:]))  # copies sort in another order
     corpus = ("a b/*.gz", "c/1.gz")
-    call.done("run", *corpus, "--out", "r", *PLAN, *SMALL)
+    run, copy = ("run", *corpus, "--out", "r", *PLAN, *SMALL), Path("r/corpus/1.gz")
+    call.done(*run)
     assert "is not what insertion wrote" not in caplog.text
-    before = Path("r/corpus/1.gz").stat().st_mtime_ns
-    again = call("run", *corpus, "--out", "r", *PLAN, *SMALL)
-    assert (again.code, Path("r/corpus/1.gz").stat().st_mtime_ns) == (0, before)
+    before, whole = copy.stat().st_mtime_ns, copy.read_bytes()
+    call.done(*run)
+    assert copy.stat().st_mtime_ns == before
     assert "damaged" not in caplog.text
     Path("r/corpus/README.md").write_text("mine")
-    again = call("run", *corpus, "--out", "r", *PLAN, *SMALL)
-    assert (again.code, Path("r/corpus/1.gz").stat().st_mtime_ns) == (0, before), again.err
+    call.done(*run)
+    assert copy.stat().st_mtime_ns == before
     Path("r/corpus/README.md").unlink()
-    whole = Path("r/corpus/1.gz").read_bytes()
-    Path("r/corpus/1.gz").write_bytes(whole[:50])
-    again = call("run", *corpus, "--out", "r", *PLAN, *SMALL)
-    assert (again.code, Path("r/corpus/1.gz").read_bytes()) == (0, whole), again.err
+    copy.write_bytes(whole[:50])
+    call.done(*run)
+    assert copy.read_bytes() == whole
     assert "r/corpus/1.gz is damaged, or was changed" in caplog.text
     said = command_of(Result.read("r").files)
     assert "lmexposure run 'a b/*.gz' c/1.gz --out r-again" in said
@@ -214,7 +215,7 @@ def test_a_run_of_many_packed_files_and_its_command(
     call.done(*shlex.split(words.replace("SEED", "0")))
     assert sha256_file(Path("r-again/scores.parquet")) == sha256_file(Path("r/scores.parquet"))
     changed = call("run", "c/1.gz", "--out", "r", *PLAN, *SMALL)
-    assert "r holds a manifest of another corpus; choose another" in changed.err
+    changed.refused("r holds a manifest of another corpus; choose another")
 
 
 def test_training_on_a_pipe_is_training_on_the_file(
@@ -226,8 +227,7 @@ def test_training_on_a_pipe_is_training_on_the_file(
     call.done("insert", "?.txt", "--out", out, *PLAN)
     call.done("train", f"{out}/corpus/*", *manifest, "--out", "t", *TRAINING)
     joined = b"".join((out / "corpus" / f"{number}.txt").read_bytes() for number in range(3))
-    piped = pipe(joined, "train", "-", *manifest, "--out", "p", *TRAINING)
-    assert piped.outcome.code == 0, piped.outcome.err
+    pipe(joined, "train", "-", *manifest, "--out", "p", *TRAINING).outcome.done()
     assert "not what insertion wrote" not in caplog.text
     weights = [Path(place, "model", "model.safetensors") for place in ("t", "p")]
     assert sha256_file(weights[0]) == sha256_file(weights[1])
