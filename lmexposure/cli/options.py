@@ -295,11 +295,9 @@ def on_the_line(kind: type, given: Given, names: Collection[str] | None = None) 
 
 def _asked_of_training(record: AnySettings, given: Given, *, names: Collection[str]) -> AnySettings:
     """As `asked`; a delta is for private trainings, unless a file has it for another command."""
-    settings, delta = (
-        asked(record, given, names=names),
-        on_the_line(RunSettings, given).get("delta"),
-    )
+    settings = asked(record, given, names=names)
     assert isinstance(settings, RunSettings)
+    delta = on_the_line(RunSettings, given).get("delta")
     if delta is not None and settings.training.get("method") != DP_SGD:
         raise SettingsError(
             f"delta={delta!r} is of differential privacy, and the training would promise none; add "
