@@ -8,7 +8,9 @@ takes one name from two parts.
 """
 
 import difflib
+import json
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import partial
 from operator import index
@@ -21,6 +23,7 @@ from lmexposure.errors import SettingsError
 
 T = TypeVar("T")
 Rule = Callable[[str, Any], object]  # name and value; raises a SettingsError
+Function = Callable[..., None]  # of a command
 
 _KEY, _PART = "setting", "part"
 _TRUTH = {"true": True, "false": False}  # as a text has it
@@ -89,8 +92,8 @@ class Setting:
         if self.parse is not None:
             return self.parse(self.name, text)
         if get_origin(self.kind) is tuple:
-            kind, parts = get_args(self.kind)[0], text.split(",") if text else ()
-            return tuple(self._number(kind, part.strip()) for part in parts)
+            kind, parts = get_args(self.kind)[0], _parts(text)
+            return tuple(self._number(kind, part) for part in parts)
         return self._number(self.kind, text)
 
     def _number(self, kind: object, text: str) -> object:
@@ -106,6 +109,15 @@ class Setting:
     def meaning(self, value: object) -> str:
         """What it decides, and what it comes to where it has no value: for a table of settings."""
         return f"{self.help}; none: {self.usual}" if value is None and self.usual else self.help
+
+
+def _parts(text: str) -> list[str]:
+    """The texts of a list: in JSON, which keeps commas and blanks in them, or between commas."""
+    with suppress(ValueError, RecursionError):
+        found = json.loads(text)
+        if isinstance(found, list) and all(isinstance(part, str) for part in found):
+            return found
+    return [part.strip() for part in text.split(",")] if text else []
 
 
 def setting(  # noqa: PLR0913 - what is declared of a setting, each by its name

@@ -182,28 +182,49 @@ def measure(  # noqa: PLR0913 - its data; each may be left out
             edited or damaged; another process is at work there.
         SettingsError: a setting that there is not, out of range, or without effect.
     """
+    asked = _chosen(settings, _OF_MEASUREMENTS)
+    if not isinstance(model, str | Path):
+        _refuse_loading(settings)
+    return measured(
+        model,
+        manifest,
+        settings=asked,
+        tokenizer=tokenizer,
+        base=base,
+        rows=rows,
+        validation=validation,
+        out=out,
+        progress=progress,
+    )
+
+
+def measured(
+    model: Any,
+    manifest: "str | Path | Manifest",
+    *,
+    settings: RunSettings,
+    base: Any = None,
+    validation: "Validation | None" = None,
+    **more: Any,
+) -> "Result":
+    """As `measure`, with the settings in a record: a model that is named is loaded by them."""
     from lmexposure.audit import measure as made
     from lmexposure.audit import recorded_training, told_wrapping
     from lmexposure.canaries import Manifest
     from lmexposure.scoring import load_base, load_for_measuring
 
-    asked, named = _chosen(settings, _OF_MEASUREMENTS), isinstance(model, str | Path)
-    if not named:
-        _refuse_loading(settings)
+    named = isinstance(model, str | Path)
     inserted = manifest if isinstance(manifest, Manifest) else Manifest.read(manifest)
     if validation is None and named:
         validation = recorded_training(model, inserted)
     return made(
-        load_for_measuring(model, asked) if named else model,
+        load_for_measuring(model, settings) if named else model,
         manifest,
-        tokenizer=tokenizer,
-        out=out,
-        settings=replace(asked.measure, threads=asked.threads),
+        settings=replace(settings.measure, threads=settings.threads),
         validation=validation,
-        rows=rows,
-        progress=progress,
-        base=load_base(base, asked) if isinstance(base, str) else base,
-        wrapping=told_wrapping(inserted, asked),
+        base=load_base(base, settings) if isinstance(base, str) else base,
+        wrapping=told_wrapping(inserted, settings),
+        **more,
     )
 
 

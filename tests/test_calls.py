@@ -10,7 +10,7 @@ from audit.small import TOKENIZER, gpt2
 from corpora import write_corpus
 
 import lmexposure as lx
-from lmexposure.cli.settings import TAKEN
+from lmexposure.cli.options import EVERY as TAKEN
 from lmexposure.errors import SettingsError
 
 ROOT = Path(__file__).parents[1]

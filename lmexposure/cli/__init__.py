@@ -1,3 +1,3 @@
-"""What people type: one file per command, each a thin skin over one library call."""
+"""What people type: a table of commands, each a thin skin over one library call."""
 
 __all__: list[str] = []

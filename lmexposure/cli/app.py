@@ -1,41 +1,23 @@
-"""The commands, by name, and what their `--help` looks like.
+"""The command line: a command for each row of the table, and what their `--help` looks like.
 
-A new command is a function in a file of this directory, imported here and added to the list at the
-end of this file. It imports heavy rooms only when it runs, so that every help answers at once. A
-help is plain text, made of what the command declares: what people use, or with --help-all every
+A help is plain text, made of what the row declares: what people use, or with --help-all every
 option in its panel, examples below, at the width of the terminal; the same in a pipe.
 """
 
 import shutil
 import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, ParamSpec
+from inspect import Signature
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer.core import TyperCommand
 
 from lmexposure import __version__
+from lmexposure._settings import Function
 from lmexposure._style import visible
-from lmexposure.cli.canife import canife
-from lmexposure.cli.check import check
-from lmexposure.cli.defences import defences
-from lmexposure.cli.dp_check import dp_check
-from lmexposure.cli.dp_report import dp_report
-from lmexposure.cli.epsilon import epsilon
-from lmexposure.cli.formats import formats
-from lmexposure.cli.identifiers import identifiers
-from lmexposure.cli.insert import insert
-from lmexposure.cli.measure import measure
-from lmexposure.cli.options import EVERYTHING, FILES, HELP_ALL, OTHER, TAKEN, is_manifest
-from lmexposure.cli.remove import remove
-from lmexposure.cli.report import compare, report
-from lmexposure.cli.run import demo, run
-from lmexposure.cli.settings import settings
-from lmexposure.cli.sweep import sweep
-from lmexposure.cli.train import train
-from lmexposure.cli.verbatim import verbatim
-from lmexposure.cli.verify import verify
-from lmexposure.cli.voice import listen
+from lmexposure.cli.commands import COMMANDS, Command
+from lmexposure.cli.console import listen
+from lmexposure.cli.options import FILES, OTHER, TAKEN, Parameter, is_manifest
 from lmexposure.core import PANEL as THRESHOLDS
 from lmexposure.studies import (
     CANIFE,
@@ -52,30 +34,16 @@ from lmexposure.studies import (
 )
 
 if TYPE_CHECKING:
-    from typer._click import Context, HelpFormatter, Parameter
+    from typer._click import Context, HelpFormatter
+    from typer._click import Parameter as Declared
 
-P = ParamSpec("P")
-
+_HELP_ALL, _EVERYTHING = "--help-all", "lmexposure.help"  # the flag, and what the context has of it
 _PIPED, _WIDEST = 80, 160
 _COLUMN = 27  # at most, for an option's name
 _ARGUMENTS, _MOST_USED, _ALL = "Arguments", "Most used", "Options"
 _PANELS = (
-    _ARGUMENTS,
-    _MOST_USED,
-    COMPARING,
-    SWEEPING,
-    VERBATIM,
-    FEDERATED,
-    CANIFE,
-    IDENTIFIERS,
-    HIDDEN,
-    TRAINING,
-    THRESHOLDS,
-    MEASURING,
-    PRIVACY,
-    MACHINE,
-    FILES,
-    OTHER,
+    *(_ARGUMENTS, _MOST_USED, COMPARING, SWEEPING, VERBATIM, FEDERATED, CANIFE, IDENTIFIERS),
+    *(HIDDEN, TRAINING, THRESHOLDS, MEASURING, PRIVACY, MACHINE, FILES, OTHER),
 )
 
 
@@ -131,9 +99,9 @@ class PanelCommand(TyperCommand):
         if not any(panels[title] for title in _PANELS[2:-1]):
             others = panels.pop(OTHER)
             panels = {_ARGUMENTS: panels[_ARGUMENTS], _ALL: [*panels[_MOST_USED], *others]}
-        elif not ctx.meta.get(EVERYTHING):
+        elif not ctx.meta.get(_EVERYTHING):
             panels = {title: panels[title] for title in (_ARGUMENTS, _MOST_USED)}
-            panels[_MOST_USED].append((HELP_ALL, f"Show {rest} more options."))
+            panels[_MOST_USED].append((_HELP_ALL, f"Show {rest} more options."))
         for title, rows in panels.items():
             if rows:
                 with formatter.section(title):
@@ -145,10 +113,48 @@ class PanelCommand(TyperCommand):
             formatter.write(f"\nExamples:\n{self.epilog}")
 
 
-def _panel_of(param: "Parameter") -> str:
+def _panel_of(param: "Declared") -> str:
     if param.param_type_name == "argument":
         return _ARGUMENTS
     return OTHER if param.name == "help" else getattr(param, "rich_help_panel", None) or _MOST_USED
+
+
+def _show_all(context: typer.Context, wanted: bool) -> None:
+    """Show the help that leaves no option out."""
+    if wanted:
+        context.meta[_EVERYTHING] = True
+        typer.echo(context.get_help())
+        raise typer.Exit
+
+
+def _called(row: Command) -> Function:
+    """The function of a command as Typer reads it: its parameters are arguments and flags."""
+    parts = {name: (group, group.parameters()) for name, group in row.taken().items()}
+    own = [made(help) for made, help in row.arguments.items()]
+    every = [*own, *(each for _, flags in parts.values() for each in flags)]
+    if any(set(group.flags) - set(group.first) for group, _ in parts.values()):
+        more = typer.Option(
+            False,
+            _HELP_ALL,
+            callback=_show_all,
+            is_eager=True,
+            show_default=False,
+            help="Show every option and exit.",
+            rich_help_panel=OTHER,
+        )
+        every.append(Parameter("help_all", Parameter.KEYWORD_ONLY, default=more, annotation=bool))
+
+    def command(**given: object) -> None:
+        given = {name: None if value == [] else value for name, value in given.items()}
+        words = {each.name: given[each.name] for each in own}
+        for name, (group, flags) in parts.items():
+            values = {each.name: given[each.name] for each in flags}
+            words[name] = group.make({n: v for n, v in values.items() if v is not None})
+        row.does(**words)
+
+    vars(command)["__signature__"] = Signature(every)
+    command.__annotations__ = {each.name: each.annotation for each in every}
+    return command
 
 
 def _version(asked: bool) -> None:
@@ -183,185 +189,20 @@ def _main(
     """Measure how much of its training data a language model gives away."""
 
 
-def _add_command(command: Callable[P, None], short: str, *examples: tuple[str, str]) -> None:
-    """Add a command to the list of them, in the order of the help."""
-    epilog = "".join(f"  # {what}\n  lmexposure {words}\n" for what, words in examples)
-    app.command(cls=PanelCommand, epilog=epilog or None, short_help=short)(command)
-
-
-_add_command(
-    run,
-    "Insert, train, measure and report: the whole test.",
-    ("a first look at your corpus", "run corpus.txt --quick --out runs/look"),
-    (
-        "a model that you fine-tune, with secrets of your choice",
-        "run corpus.txt --model gpt2 --format pin --format email --out runs/gpt2",
-    ),
-    (
-        "an audit in one run of the claim that the training is (4, 1e-5)-private",
-        "run corpus.txt --inclusion-probability 0.5 --canaries 2000 --repetitions 1 "
-        "--claimed-epsilon 4 --delta 1e-5 --out runs/audit",
-    ),
-)
-_add_command(
-    insert,
-    "Put canaries into a corpus, and write its manifest.",
-    (
-        "ten PINs inserted once and ten 16 times, into a corpus of one file",
-        "insert corpus.txt --format pin --repetitions 1,16 --out canaried",
-    ),
-    (
-        "an audit in one run: each of 2,000 candidates is inserted with probability 0.5",
-        "insert train.jsonl --inclusion-probability 0.5 --canaries 2000 --repetitions 1 "
-        "--out canaried",
-    ),
-    (
-        "through a pipe",
-        "insert - --layout jsonl --out canaried < train.jsonl > canaried.jsonl",
-    ),
-)
-_add_command(verify, "Count the canaries that a corpus holds.")
-_add_command(remove, "Take the canaries out again.")
-_add_command(train, "Train a model on a corpus.")
-_add_command(
-    measure,
-    "Measure any model against a manifest.",
-    ("a first look", "measure my-model canaried/manifest.json --quick --out measured"),
-    (
-        "all of it, against a claim of epsilon 8",
-        "measure my-model canaried/manifest.json --claimed-epsilon 8 --delta 1e-5 --out measured",
-    ),
-)
-_add_command(
-    sweep,
-    "Train many models, find the worst canary.",
-    (
-        "64 models, each with about half of 100 canaries and of the ordinary documents",
-        "sweep corpus.txt --models 64 --out sweeps/pin --format pin",
-    ),
-    (
-        "the same step by step, for Slurm or machines without Ray: the plan,",
-        "sweep corpus.txt --models 64 --out sweeps/pin --format pin --prepare",
-    ),
-    (
-        "model by model, on any machine that shares the directory,",
-        "sweep --only 17 --out sweeps/pin",
-    ),
-    ("and what they show together", "sweep --collect sweeps/pin"),
-)
-_add_command(
-    defences,
-    "Compare defences at one utility.",
-    (
-        "on a slice of 50,000 characters, 32 models of each",
-        "defences corpus.txt --methods relaxloss,hamp,dp-sgd --out defences/first",
-    ),
-    (
-        "on the whole corpus, 64 models of each, at 3 % more loss than without a defence",
-        "defences corpus.txt --methods goldfish,selena --target 1.03 --full --out defences/full",
-    ),
-)
-_add_command(
-    report,
-    "Write the report of a run.",
-    ("report.html and report.md, next to the result", "report runs/gpt2"),
-    (
-        "with charts as files, and tables for other tools",
-        "report runs/gpt2 --format html --format csv --charts --out shown",
-    ),
-)
-_add_command(compare, "Say which of several runs leaks more.")
-_add_command(
-    check,
-    "Stop a release that leaks: verdict and exit code.",
-    ("what stops a release", "check runs/gpt2"),
-    (
-        "with thresholds of your own, for a build server",
-        "check runs/gpt2 --max-guesses 100 --max-epsilon 8 --junit verdict.xml",
-    ),
-    (
-        "a model that is measured first",
-        "check --model my-model --manifest canaried/manifest.json --out measured",
-    ),
-    (
-        "a sweep of many models: its worst canary, and its epsilon",
-        "check sweeps/pin --max-worst-tpr 0.5 --max-epsilon 3",
-    ),
-)
-_add_command(
-    epsilon,
-    "Bound epsilon from scores of your own.",
-    (
-        "of scores of another tool, each included with probability 0.5",
-        "epsilon scores.csv --inclusion-probability 0.5 --delta 1e-5",
-    ),
-    (
-        "of losses, in which a lower one means included",
-        "epsilon losses.parquet --score loss --included member --lower-is-in",
-    ),
-)
-_add_command(
-    identifiers,
-    "Audit what a corpus holds anyway, without insertion.",
-    (
-        "did my-model read the UUIDs and keys of train.txt? the base never saw them",
-        "identifiers my-model train.txt --format uuid --format key.toml --base gpt2 --out audited",
-    ),
-    (
-        "several files, with less text in front of each",
-        "identifiers my-model 'shards/*.jsonl' --format api_key --left 50 --out audited",
-    ),
-)
-_add_command(
-    verbatim,
-    "Does a model reproduce its documents? Without canaries.",
-    (
-        "which documents of train.txt come out of my-model, and of no model that never saw them",
-        "verbatim my-model train.txt --reference gpt2 --out looked",
-    ),
-    (
-        "against documents that were split off at random, with longer suffixes",
-        "verbatim my-model train.jsonl --held-out test.jsonl --random-split --suffix-tokens 100 "
-        "--out looked",
-    ),
-)
-_add_command(
-    canife,
-    "Audit a federated training round by round, with crafted canaries.",
-    (
-        "users of records, with noise that promises something",
-        "canife posts.jsonl --user-field user --noise-multiplier 0.8 --rounds 20 --every 5 "
-        "--out federated",
-    ),
-    (
-        "a text cut into clients, several epochs of small batches each",
-        "canife novel.txt --clients 200 --set local_epochs=2 --set local_batch=8 --out federated",
-    ),
-)
-_add_command(
-    dp_check,
-    "Check a private training, without training.",
-    (
-        "the training of train --method dp-sgd, of a model and a corpus of yours",
-        "dp-check train.txt --model gpt2 --epsilon 8 --delta 1e-5",
-    ),
-    (
-        "a promise for each user, by adapters",
-        "dp-check train.jsonl --model gpt2 --lora --epsilon 8 --delta 1e-5 --set unit_field=user",
-    ),
-)
-_add_command(
-    dp_report,
-    "What a private training let out about each document.",
-    (
-        "how the epsilons of single documents lie",
-        "dp-report runs/private",
-    ),
-    (
-        "which documents are the least private, for you alone",
-        "dp-report runs/private --list documents.csv",
-    ),
-)
-_add_command(demo, "The whole test on text that Python carries.")
-_add_command(settings, "List what a command can be told, in a file too.")
-app.add_typer(formats, name="formats", short_help="List, show and check the formats of secrets.")
+_groups = {"": app}
+for _row in COMMANDS:
+    _group, _, _name = _row.name.rpartition(" ")
+    if any(other.name.startswith(f"{_row.name} ") for other in COMMANDS):
+        _within = typer.Typer(help=_row.help, invoke_without_command=True, rich_markup_mode=None)
+        _within.callback()(_row.does)
+        app.add_typer(_within, name=_name, short_help=_row.words)
+        _groups[_name] = _within
+        continue
+    _add = _groups[_group].command(
+        _name,
+        cls=PanelCommand,
+        help=_row.help or _row.does.__doc__,
+        short_help=_row.words,
+        epilog=_row.epilog(),
+    )
+    _add(_called(_row))

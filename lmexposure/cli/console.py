@@ -4,15 +4,21 @@ Names and texts from outside are shown by these functions and by no other way: w
 would obey, or would not show, is spelled out.
 """
 
+import ast
 import os
+import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from shlex import quote
+from typing import TYPE_CHECKING, TypeAlias
+
+from typer.core import TyperOption
 
 from lmexposure._style import printable, visible
-from lmexposure.cli.voice import said
+from lmexposure.cli.options import TAKEN
+from lmexposure.studies import set_words
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -32,24 +38,15 @@ def speaks() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
-def _out() -> "Console":
+def _console(*, aside: bool = False) -> "Console":
+    """Standard output, or aside standard error."""
     from rich.console import Console
 
     # A pipe gets whole lines, whatever the width of the terminal behind it.
-    terminal = sys.stdout is not None and sys.stdout.isatty()
-    width = None if terminal else 160
-    return _seen(Console(width=width, highlight=False, quiet=not speaks()))
-
-
-def _err() -> "Console":
-    from rich.console import Console
-
-    return _seen(Console(stderr=True, highlight=False))
-
-
-def _seen(console: "Console") -> "Console":
-    """With COLUMNS=0 in the environment nothing would be written, no error either."""
-    if console.width < 1:
+    piped = not aside and (sys.stdout is None or not sys.stdout.isatty())
+    quiet = not aside and not speaks()
+    console = Console(stderr=aside, width=160 if piped else None, highlight=False, quiet=quiet)
+    if console.width < 1:  # of COLUMNS=0: nothing would be written, no error either
         console.width = 80
     return console
 
@@ -65,41 +62,38 @@ def _text(shown: str, console: "Console", style: str = "") -> "Text":
     return Text(shown.encode(encoding, "backslashreplace").decode(encoding), style=style)
 
 
+def _print(shown: str, console: "Console", style: str = "") -> None:
+    """Lines, whole however wide they are."""
+    console.print(_text(shown, console, style), soft_wrap=True)
+
+
 def say(line: str, *, aside: bool = False) -> None:
     """One line on standard output, or aside on standard error; a leading line end is kept."""
-    console = _err() if aside else _out()
+    console = _console(aside=aside)
     if line.startswith("\n"):
         console.print()
-    console.print(_text(visible(line.removeprefix("\n")), console), soft_wrap=True)
-
-
-def say_aside(line: str) -> None:
-    """One line on standard error, where standard output is taken by a corpus."""
-    say(line, aside=True)
+    _print(visible(line.removeprefix("\n")), console)
 
 
 def begin(line: str) -> None:
     """The first word of a command that imports torch, said before that; by one process alone."""
     if speaks():
-        say_aside(line)
+        say(line, aside=True)
 
 
 def show_failure(text: str) -> None:
     """What others say of a failure, in as many lines as they do, on standard error."""
-    console = _err()
-    console.print(_text(printable(text.rstrip("\n")), console), soft_wrap=True)
+    _print(printable(text.rstrip("\n")), _console(aside=True))
 
 
 def warn(line: str) -> None:
     """One warning on standard error."""
-    console = _err()
-    console.print(_text(f"warning: {visible(said(line))}", console, "yellow"), soft_wrap=True)
+    _print(f"warning: {visible(said(line))}", _console(aside=True), "yellow")
 
 
 def error(line: str) -> None:
     """One error on standard error."""
-    console = _err()
-    console.print(_text(f"error: {visible(line)}", console, "red"), soft_wrap=True)
+    _print(f"error: {visible(line)}", _console(aside=True), "red")
 
 
 def print_pairs(pairs: Sequence[tuple[str, str]]) -> None:
@@ -110,15 +104,12 @@ def print_pairs(pairs: Sequence[tuple[str, str]]) -> None:
 
 
 def print_table(
-    header: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    *,
-    right: Sequence[int] = (),
+    header: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()
 ) -> None:
     """A table; the columns numbered in `right` hold numbers."""
     from rich.table import Table
 
-    console = _out()
+    console = _console()
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column, name in enumerate(header):
         table.add_column(
@@ -135,34 +126,25 @@ def print_table(
 class Bars:
     """A bar for each part of long work, on standard error; none where that is no terminal."""
 
-    drawn = False
-
-    def show(self, what: str, done: int, total: int, note: str = "") -> None:
-        """Draw how far a part is."""
-
-    def say(self, line: str) -> None:
-        """One line on standard error, above the bars."""
-        if speaks():
-            say_aside(line)
-
-
-class _DrawnBars(Bars):
-    """Bars of Rich."""
-
-    drawn = True
-
-    def __init__(self, bars: "Progress") -> None:
-        self._bars = bars
+    def __init__(self, drawn: "Progress | None" = None) -> None:
+        self.drawn = drawn
         self._tasks: dict[str, TaskID] = {}
 
     def show(self, what: str, done: int, total: int, note: str = "") -> None:
+        """Draw how far a part is."""
+        if self.drawn is None:
+            return
         what, note = visible(what), visible(note)
         if what not in self._tasks:
-            self._tasks[what] = self._bars.add_task(what, total=total, note=note)
-        self._bars.update(self._tasks[what], completed=done, total=total, note=note)
+            self._tasks[what] = self.drawn.add_task(what, total=total, note=note)
+        self.drawn.update(self._tasks[what], completed=done, total=total, note=note)
 
     def say(self, line: str) -> None:
-        self._bars.console.print(_text(visible(line), self._bars.console), soft_wrap=True)
+        """One line on standard error, above the bars."""
+        if self.drawn is not None:
+            _print(visible(line), self.drawn.console)
+        elif speaks():
+            say(line, aside=True)
 
 
 @contextmanager
@@ -173,14 +155,11 @@ def progress_bars() -> Iterator[Bars]:
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[note]}", markup=False),
-    )
-    with Progress(*columns, console=_err(), transient=True) as bars:
-        yield _DrawnBars(bars)
+    what = TextColumn("{task.description}", markup=False)
+    note = TextColumn("{task.fields[note]}", markup=False)
+    columns = what, BarColumn(), MofNCompleteColumn(), note
+    with Progress(*columns, console=_console(aside=True), transient=True) as bars:
+        yield Bars(bars)
 
 
 PRIVATE_FILES = "these files show secrets or text of the corpus: keep them private"
@@ -204,45 +183,33 @@ def print_section(section: "Section") -> None:
         if section.caption:
             say(section.caption)
         print_table(table.heads, table.cells, right=range(table.words, len(table.heads)))
-    for line in (*section.notes, *filter(None, [section.code])):
+    for line in filter(None, (*section.notes, section.code)):
         say(line)
     for part in section.parts:
         if "terminal" in part.on:
             print_section(part)
 
 
-def show_study(
-    study: "Study",
-    out: Path,
-    *,
-    formats: Sequence[str] = ("html", "md"),
-    show_secrets: bool = False,
-) -> None:
-    """What a command says at its end: the study, where its report and its record are."""
-    from lmexposure.core import write_report
+def show_study(out: Path, *, show_secrets: bool = False) -> None:
+    """What a command says at its end, by one process: its study, the verdict, where its files are.
 
-    print_document(study.document())
-    page, *_ = write_report(study, out, formats=formats, show_secrets=show_secrets)
-    if speaks():
-        say(f"report  {page}")
-    say(f"result  {out / study.NAME}")
-    if show_secrets:
-        warn(PRIVATE_FILES)
-
-
-def show_run(out: Path) -> None:
-    """The same of a run or a measurement, whose verdict is said too; by one process alone."""
-    from lmexposure.core import open_study, write_report
-
+    The study is read from its directory, or its record, and its report written beside it.
+    """
     if not speaks():
         return
+    from lmexposure.core import open_study, write_report
+
     study = open_study(out)
+    out = out if out.is_dir() else out.parent
     print_document(study.document())
-    written = write_report(study, out)
+    written = write_report(study, out, formats=study.FILES, show_secrets=show_secrets)
     say("")
     say_verdict(study)
     for path in written:
         say(f"report  {path}")
+    say(f"result  {out / study.NAME}")
+    if show_secrets:
+        warn(PRIVATE_FILES)
 
 
 def say_verdict(study: "Study") -> None:
@@ -251,3 +218,71 @@ def say_verdict(study: "Study") -> None:
 
     say(judged(study).sentence)
     say(study.provenance.line)
+
+
+# Errors and warnings name an argument as Python does, epochs=3. A command that has a flag for it
+# names the flag, and another setting that it takes by --set. Texts in quotes, paths, addresses and
+# words that were typed stay as they are, and so does what is said of the content of a file
+# ("mine.toml: epochs=0 must be ...").
+_IN_FILE = r"\A[^'\",;]*\.(?:toml|json): (?s:.*)"
+_QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
+_VALUE = rf"{_QUOTED}|\[(?:{_QUOTED}|[^]'\"])*\]|\((?:{_QUOTED}|[^)'\"])*\)|\.\.\.|[-+.\w]*\w"
+# An argument with its value; the epsilon of a claim is none.
+_ARGUMENT = rf"(?<![\w./\\-])(?<!claim of )([a-z]\w*)=({_VALUE})(?=[.:]?(?:\s|$)|[,;)`])"
+_APART = rf"(?<!\w)(?:{_QUOTED})|\w\([^()]*\)|(?<![^\s(])[^\s(=]*[/\\]\S*"
+
+# The arguments that a command takes: by a flag, or (None) by --set.
+Arguments: TypeAlias = dict[str, TyperOption | None]
+_running: Arguments = {}
+
+
+def listen(command: str, parameters: Iterable[object]) -> None:
+    """Speak as this command from now on."""
+    _running.clear()
+    _running.update(arguments_of(command, parameters))
+
+
+def said(message: str) -> str:
+    """A message in the words of the command that runs."""
+    return spoken(message, _running, typed=sys.argv[1:])
+
+
+def arguments_of(command: str, parameters: Iterable[object]) -> Arguments:
+    """What a command takes, by the names of its arguments and of its flags."""
+    flags = [each for each in parameters if isinstance(each, TyperOption)]
+    by_flag = {each.opts[0].removeprefix("--").replace("-", "_"): each for each in flags}
+    by_set = dict.fromkeys(TAKEN[command].settings) if command in TAKEN else {}
+    return {**by_set, **by_flag, **{str(each.name): each for each in flags}}
+
+
+def spoken(message: str, flags: Arguments, *, typed: Sequence[str] = ()) -> str:
+    """A message with every argument named by its flag, where it has one; `typed` words are kept."""
+
+    def by_flag(found: re.Match[str]) -> str:
+        name, value = found.groups()
+        return found[0] if name not in flags else _shown(name, flags[name], value) or found[0]
+
+    words = [*typed, *(word.partition("=")[2] for word in typed if word.startswith("--"))]
+    kept = [rf"(?<![\w/]){re.escape(word)}(?!\w)" for word in words if "=" in word]
+    return re.sub("|".join([_IN_FILE, *kept, _ARGUMENT, _APART]), by_flag, message)
+
+
+def _shown(name: str, flag: TyperOption | None, text: str) -> str | None:
+    """An argument with its value, alone where that is "..."; None: no flag gives such a value."""
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        value = text
+        if flag is not None and text.lstrip("+-") not in ("nan", "inf"):
+            return None
+    values = value if isinstance(value, tuple | list) else [value]
+    if flag is None:
+        return f"--set {name}=..." if ... in values else set_words(name, value)
+    yes, no = flag.opts[0], next(iter(flag.secondary_opts), None)
+    if isinstance(value, bool | None):
+        return {True: yes, False: no, None: None}[value]
+    if ... in values:
+        return yes
+    words = [quote(str(each)) for each in values]
+    shown = words if flag.multiple or not words else [",".join(words)]
+    return " ".join(f"{yes} {each}" for each in shown)

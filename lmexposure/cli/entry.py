@@ -109,9 +109,8 @@ def _say_failure(failure: BaseException, *, debug: bool) -> None:
     """Say what ended a command: an error of ours, Ctrl-C, wrong usage, the disk, or a bug."""
     import typer
 
-    from lmexposure.cli.console import error, show_failure
+    from lmexposure.cli.console import error, said, show_failure
     from lmexposure.cli.long_work import STOPPED, Stopped
-    from lmexposure.cli.voice import said
 
     match failure:
         case LmexposureError() | Stopped():

@@ -1,21 +1,19 @@
-"""Which settings each command takes as flags, and what it is called with."""
+"""What a command line is made of: words by their places, flags, and settings as flags."""
 
 import inspect
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial, update_wrapper
+from functools import partial
 from pathlib import Path
-from typing import IO, Annotated, Literal, ParamSpec, TypeAlias, TypeVar, cast, get_origin
+from typing import IO, Literal, TypeAlias, TypeVar, cast, get_origin
 
 import typer
-from typer.models import ArgumentInfo, OptionInfo
 
 from lmexposure._files import open_regular
 from lmexposure._settings import (
     Setting,
     Settings,
-    build,
     refuse_unknown,
     settings_in,
     settings_left_out,
@@ -26,8 +24,8 @@ from lmexposure._style import sentence
 from lmexposure.core import Thresholds, own_records
 from lmexposure.errors import CorpusError, SettingsError
 from lmexposure.studies import (
+    DP_SGD,
     FLAGS,
-    MACHINE,
     SETTINGS_OF_ROWS,
     CanifeStudySettings,
     DefencesSettings,
@@ -40,25 +38,125 @@ from lmexposure.studies import (
 )
 
 Given: TypeAlias = dict[str, object]
-P = ParamSpec("P")
+Parameter: TypeAlias = inspect.Parameter
+# What is declared of an argument or a flag, but for its help: that gives it as Typer reads it.
+Argument: TypeAlias = Callable[[str], Parameter]
+V = TypeVar("V")
 AnySettings = TypeVar("AnySettings", bound=Settings)
+
+FILES, OTHER = "Files for other tools", "Other"  # panels of a help, after those of settings
+STDIN = "-"
+
+
+def argument(
+    name: str,
+    kind: object = str,
+    *,
+    default: object = ...,
+    metavar: str | None = None,
+    callback: Callable[[V], object] | None = None,
+) -> Argument:
+    """A word by its place, for the function's argument of a name and a type."""
+
+    def made(help: str) -> Parameter:
+        found = typer.Argument(default, help=help, metavar=metavar, callback=callback)
+        return Parameter(name, Parameter.KEYWORD_ONLY, default=found, annotation=kind)
+
+    return made
+
+
+def flag(  # noqa: PLR0913 - what a command line may say of one
+    name: str,
+    kind: object = str,
+    *,
+    word: str = "",
+    default: object = None,
+    panel: str | None = None,
+    metavar: str | None = None,
+    least: int | None = None,
+    callback: Callable[[V], object] | None = None,
+) -> Argument:
+    """A flag, as its name or `word`; with a value unless its type is bool."""
+
+    def made(help: str) -> Parameter:
+        found = typer.Option(
+            default,
+            word or f"--{name.replace('_', '-')}",
+            help=help,
+            rich_help_panel=panel,
+            metavar=metavar,
+            min=least,
+            callback=callback,
+        )
+        return Parameter(name, Parameter.KEYWORD_ONLY, default=found, annotation=kind)
+
+    return made
+
+
+def switch(name: str, *, panel: str | None = None) -> Argument:
+    """A flag that says yes."""
+    return flag(name, bool, default=False, panel=panel)
+
+
+def out_flag(
+    what: str, *, default: object = ..., panel: str | None = None
+) -> Mapping[Argument, str]:
+    """The flag --out, by its one rule, in every command that has it."""
+    rule = (
+        "A directory, created with its parents if it is missing; a file is refused, and the records"
+        " of another run are not overwritten."
+    )
+    made = flag("out", Path, default=default, panel=panel, callback=_directory)
+    return {made: f"{what} {rule}"}
+
+
+def _directory(out: Path | None) -> Path | None:
+    """What --out names, unless something that is no directory has the name."""
+    for place in () if out is None else (out, *out.parents):
+        if place.is_dir():
+            break
+        if place.exists():
+            what = f"--out {out} is a file" if place == out else f"--out {out}: {place} is a file"
+            raise SettingsError(f"{what}; --out names a directory: choose another name")
+    return out
+
+
+def corpus_argument(
+    what: str = "The corpus", *, pipe: str = "", default: object = ...
+) -> Mapping[Argument, str]:
+    """Files, as text, records or tables; with `pipe`, what standard input is for."""
+    several = "several files" if pipe else "several"
+    made = argument("corpus", list[str], default=default, callback=None if pipe else no_stdin)
+    return {
+        made: f"{what}: text, JSONL or Parquet; .gz and .zst too; {several}, or a pattern in "
+        f"quotes, 'DIRECTORY/*' for a directory's files{pipe}."
+    }
+
+
+def no_stdin(names: list[str] | None) -> list[str] | None:
+    """The names of files that are read more than once, unless one is standard input."""
+    if STDIN in (names or ()):
+        raise SettingsError(
+            "these files are read more than once, and standard input can be read only once; write "
+            "it to a file and name that"
+        )
+    return names
 
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """Flags of a command that become one of its arguments."""
+    """Settings that become one argument of a command's function."""
 
-    flags: Mapping[str, Setting]  # argument of the command line -> what is declared of it
+    settings: Mapping[str, Setting]  # all that it takes, those with flags first
+    flags: Sequence[str]  # those of them that are flags; a file and --set give the others
     # those among them that people use most: they come first in the help, in no panel
     first: Sequence[str] = ()
     # other words for some of them, which mean less to this command
     help: Mapping[str, str] = field(default_factory=dict)
-    # parameters that are no settings, such as a file of them
-    more: Sequence[inspect.Parameter] = ()
-    # what the command gets, of the flags that were given (not None) by their arguments
+    # flags that are no settings, such as a file of them
+    more: Mapping[Argument, str] = field(default_factory=dict)
+    # what the function gets, of the flags that were given (not None)
     make: Callable[[Given], object] = dict
-    # all that a command takes, its flags first, where a settings file and --set give others
-    settings: Mapping[str, Setting] = field(default_factory=dict)
 
     def words(self, name: str) -> tuple[str, str]:
         """A setting's default, and what it decides, as this command says it."""
@@ -66,180 +164,32 @@ class Group:
         said, _, default = self.help.get(name, told.help).partition("  [default: ")
         return default.removesuffix("]") or told.shown_default, said
 
+    def parameters(self) -> list[Parameter]:
+        """As Typer reads them; those that people use most come first, in their order."""
+        names = dict.fromkeys([*self.first, *self.flags])
+        declared = [*map(self.flag, names), *self.more.items()]
+        return [made(help) for made, help in declared]
 
-def takes(**groups: Group) -> Callable[[Callable[P, None]], Callable[P, None]]:
-    """Give a command these groups of flags, each for one of its arguments."""
-
-    def command_of(function: Callable[P, None]) -> Callable[P, None]:
-        own = [
-            parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-            for name, parameter in inspect.signature(function).parameters.items()
-            if name not in groups
-        ]
-        parts = {name: _parameters(group) for name, group in groups.items()}
-
-        def command(**given: object) -> None:
-            made = {name: group.make(_given(parts[name], given)) for name, group in groups.items()}
-            build(function, {**{p.name: given[p.name] for p in own}, **made})
-
-        update_wrapper(command, function)
-        every = [*own, *(parameter for part in parts.values() for parameter in part)]
-        if any(name not in group.first for group in groups.values() for name in group.flags):
-            every.append(_help_all())
-        vars(command)["__signature__"] = inspect.Signature(every)
-        command.__annotations__ = {parameter.name: parameter.annotation for parameter in every}
-        return command  # type: ignore[return-value]
-
-    return command_of
-
-
-def option_of(setting: Setting, *, panel: str | None = None, help: str | None = None) -> OptionInfo:
-    """The flag of a setting."""
-    return _option(
-        setting.flag,
-        help=_with_default(help, setting) if help else help_of(setting),
-        metavar=setting.metavar or None,
-        panel=panel,
-    )
-
-
-def help_of(setting: Setting) -> str:
-    """What a help says of a setting: a sentence, and its default."""
-    return _with_default(sentence(setting.help), setting)
-
-
-def _with_default(words: str, setting: Setting) -> str:
-    """The words with the default, unless they have it or it is that a flag is not given."""
-    if setting.default is False or "[default:" in words:
-        return words
-    return f"{words}  [default: {setting.shown_default}]"
-
-
-def _option(
-    flag: str,
-    *,
-    help: str | None = None,
-    metavar: str | None = None,
-    panel: str | None = None,
-) -> OptionInfo:
-    made: OptionInfo = typer.Option(..., flag, help=help, metavar=metavar, rich_help_panel=panel)
-    return made
-
-
-def _parameters(group: Group) -> list[inspect.Parameter]:
-    """As Typer reads them; those that people use most come first, in their order."""
-    names = [*group.first, *(name for name in group.flags if name not in group.first)]
-    found = [_flag_of(name, group) for name in names]
-    return [*found, *group.more]
-
-
-def _flag_of(name: str, group: Group) -> inspect.Parameter:
-    setting = group.flags[name]
-    panel = None if name in group.first else setting.panel
-    option = option_of(setting, panel=panel, help=group.help.get(name))
-    return _parameter(name, option, _type_of(setting))
-
-
-def _parameter(name: str, option: OptionInfo, kind: object) -> inspect.Parameter:
-    option.default = None
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=option, annotation=kind)
-
-
-def _type_of(setting: Setting) -> object:
-    """What the command line reads a flag as; a list where it may be repeated."""
-    if setting.parse is not None or get_origin(setting.kind) is Literal:
-        return str
-    return list[str] if get_origin(setting.kind) is tuple else setting.kind
-
-
-def _given(parameters: Sequence[inspect.Parameter], given: Mapping[str, object]) -> Given:
-    """Those of a group's flags that were given."""
-    return {flag.name: given[flag.name] for flag in parameters if given[flag.name] is not None}
-
-
-def parsed(flags: Mapping[str, Setting], given: Given) -> Given:
-    """The same, with the texts of flags read that have a way of their own to be written."""
-    return {
-        name: setting.parse(setting.name, value)
-        if (setting := flags.get(name)) is not None and setting.parse is not None
-        else value
-        for name, value in given.items()
-    }
-
-
-HELP_ALL, EVERYTHING = "--help-all", "lmexposure.help"  # the flag, and what the context has of it
-
-
-def _help_all() -> inspect.Parameter:
-    """The flag of a help that leaves no option out."""
-
-    def show(context: typer.Context, wanted: bool) -> None:
-        if wanted:
-            context.meta[EVERYTHING] = True
-            typer.echo(context.get_help())
-            raise typer.Exit
-
-    option: OptionInfo = typer.Option(
-        HELP_ALL,
-        callback=show,
-        is_eager=True,
-        show_default=False,
-        help="Show every option and exit.",
-        rich_help_panel=OTHER,
-    )
-    kind, annotation = inspect.Parameter.KEYWORD_ONLY, Annotated[bool, option]
-    return inspect.Parameter("help_all", kind, default=False, annotation=annotation)
-
-
-FILES, OTHER = "Files for other tools", "Other"  # panels of a help, after those of settings
-_FILE, _SET = "settings_file", "set_values"
-TABLES = {"check": settings_of(Thresholds).keys()}  # of a settings file, each with its names
-
-# The one rule of --out, with which every help of it ends.
-_OUT_RULE = (
-    "A directory, created with its parents if it is missing; a file is refused, and the records of "
-    "another run are not overwritten."
-)
-
-
-def out_option(what: str, *, panel: str | None = None) -> OptionInfo:
-    """The flag --out, by its one rule, in every command that has it."""
-    option: OptionInfo = typer.Option(
-        "--out", help=f"{what} {_OUT_RULE}", callback=_directory, rich_help_panel=panel
-    )
-    return option
-
-
-def _directory(out: Path | None) -> Path | None:
-    """What --out names, unless something that is no directory has the name."""
-    if out is None:
-        return None
-    for place in (out, *out.parents):
-        if place.exists():
-            if place.is_dir():
-                return out
-            what = f"--out {out} is a file" if place == out else f"--out {out}: {place} is a file"
-            raise SettingsError(f"{what}; --out names a directory: choose another name")
-    return out
+    def flag(self, name: str) -> tuple[Argument, str]:
+        """One setting as a flag: a sentence, and its default where that is no absent flag."""
+        told = self.settings[name]
+        said = self.help.get(name) or sentence(told.help)
+        if told.default is not False and "[default:" not in said:
+            said += f"  [default: {told.shown_default}]"
+        kind = list[str] if get_origin(told.kind) is tuple else told.kind
+        if told.parse is not None or get_origin(kind) is Literal:
+            kind = str
+        panel = None if name in self.first else told.panel
+        metavar = told.metavar or None
+        return flag(name, kind, word=told.flag, panel=panel, metavar=metavar), said
 
 
 # What a run holds; the directories with all that is in them.
 _RUN_FILES = (
-    "manifest.json",
-    "run.json",
-    "result.json",
-    "metrics.jsonl",
-    "training.json",
-    "scores.parquet",
-    # Of sweeps.
-    "plan.json",
-    "base.npz",
-    "matrices.npz",
-    # Of comparisons of defences.
-    "seeds.json",
-    # Of memorised text.
-    "passages.json",
-    # The record of each kind of study.
+    *("manifest.json", "run.json", "metrics.jsonl", "training.json", "scores.parquet"),
+    *("plan.json", "base.npz", "matrices.npz"),  # of sweeps
+    "seeds.json",  # of comparisons of defences
+    "passages.json",  # of memorised text
     *own_records(),
 )
 _DIRECTORIES = (
@@ -250,60 +200,13 @@ _DIRECTORIES = (
 
 def of_a_run(path: Path, home: Path) -> bool:
     """Whether a run in this directory holds such a file, by its place or through a link."""
-    if any(path.is_relative_to(place.resolve()) for place in (home / d for d in _DIRECTORIES)):
+    if any(path.is_relative_to((home / name).resolve()) for name in _DIRECTORIES):
         return True
     if path.parent == home.resolve() and (path.name in _RUN_FILES or path.stem == "report"):
         return True
     return path.exists() and any(
         member.exists() and path.samefile(member) for member in (home / name for name in _RUN_FILES)
     )
-
-
-STDIN = "-"
-_CORPUS = (
-    "The corpus: text, JSONL or Parquet; .gz and .zst too; several files, or a pattern in quotes, "
-    "'DIRECTORY/*' for a directory's files; - reads standard input"
-)
-Corpus = Annotated[list[str], typer.Argument(help=f"{_CORPUS}.")]
-PipedCorpus = Annotated[list[str], typer.Argument(help=f"{_CORPUS} and writes standard output.")]
-Manifest = Annotated[Path, typer.Argument(help="The manifest.json of the insertion.")]
-Workers = Annotated[
-    int | None,
-    typer.Option(
-        rich_help_panel=MACHINE,
-        help="Models side by side, by Ray; 1 does without it.  [default: as many as there are "
-        "cores, or GPUs; 1 where Ray is not installed]",
-    ),
-]
-Address = Annotated[
-    str | None,
-    typer.Option(
-        metavar="HOST:PORT",
-        rich_help_panel=MACHINE,
-        help="A Ray cluster, whose machines share OUT; auto finds the one that runs here.  "
-        "[default: this machine]",
-    ),
-]
-
-
-def files_argument(what: str = "The corpus") -> ArgumentInfo:
-    """Files that are read more than once, so that standard input cannot be one of them."""
-    argument: ArgumentInfo = typer.Argument(
-        help=f"{what}: text, JSONL or Parquet; .gz and .zst too; several, or a pattern in quotes, "
-        "'DIRECTORY/*' for a directory's files.",
-        callback=no_stdin,
-    )
-    return argument
-
-
-def no_stdin(names: list[str] | None) -> list[str] | None:
-    """The names, unless one of them is standard input."""
-    if STDIN in (names or ()):
-        raise SettingsError(
-            "these files are read more than once, and standard input can be read only once; write "
-            "it to a file and name that"
-        )
-    return names
 
 
 def opened(corpus: list[str]) -> "list[str] | IO[bytes]":
@@ -341,6 +244,17 @@ def refuse_swapped(names: Sequence[str], manifest: Path, what: str) -> None:
         )
 
 
+_FILE, _SET = "settings_file", "set_values"
+
+
+def parsed(known: Mapping[str, Setting], given: Given) -> Given:
+    """What flags gave, with the texts of those read that have a way of their own to be written."""
+    return {
+        name: value if (parse := known[name].parse) is None else parse(name, value)
+        for name, value in given.items()
+    }
+
+
 def asked(
     record: AnySettings, given: Given, *, names: Collection[str] | None = None
 ) -> AnySettings:
@@ -348,18 +262,9 @@ def asked(
 
     A file may be of several commands; --set takes these names alone.
     """
-    given, kind = dict(given), type(record)
-    file, pairs = given.pop(_FILE, None), given.pop(_SET, None)
-    known = settings_taken(kind)
-    chosen = parsed(known, given)
-    for name, value in dict(map(_pair, cast("Sequence[str]", pairs or ()))).items():
-        if name in known.keys() - set(names or known) | settings_left_out(kind):
-            raise SettingsError(f"{name!r} has no effect here; leave it out")
-        refuse_unknown([name], names or known)
-        if name in chosen:
-            raise SettingsError(f"--set {name}={value} and {known[name].flag} say two things of it")
-        chosen[name] = known[name].read(value)
-    in_file = {} if file is None else settings_in(Path(str(file)), kind, elsewhere=TABLES)
+    kind, file, chosen = type(record), given.get(_FILE), on_the_line(type(record), given, names)
+    tables = {"check": settings_of(Thresholds).keys()}  # of a settings file, each with its names
+    in_file = {} if file is None else settings_in(Path(str(file)), kind, elsewhere=tables)
     try:
         return record.override({**in_file, **chosen})
     except SettingsError as failure:
@@ -368,12 +273,37 @@ def asked(
         raise SettingsError(f"{file}: {failure}") from None
 
 
-def _pair(text: str) -> tuple[str, str]:
-    """Name and value of --set."""
-    name, equals, value = text.partition("=")
-    if not equals or not name.strip():
-        raise SettingsError(f"--set {text!r} must be NAME=VALUE, such as '--set epochs=5'")
-    return name.strip().replace("-", "_"), value
+def on_the_line(kind: type, given: Given, names: Collection[str] | None = None) -> Given:
+    """The settings that flags and --set gave, each in one way; --set takes these names alone."""
+    known = settings_taken(kind)
+    chosen = parsed(known, {n: value for n, value in given.items() if n not in (_FILE, _SET)})
+    by_set = {}
+    for text in cast("Sequence[str]", given.get(_SET) or ()):
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise SettingsError(f"--set {text!r} must be NAME=VALUE, such as '--set epochs=5'")
+        by_set[name.strip().replace("-", "_")] = value
+    for name, value in by_set.items():
+        if name in known.keys() - set(names or known) | settings_left_out(kind):
+            raise SettingsError(f"{name!r} has no effect here; leave it out")
+        refuse_unknown([name], names or known)
+        if name in chosen:
+            raise SettingsError(f"--set {name}={value} and {known[name].flag} say two things of it")
+        chosen[name] = known[name].read(value)
+    return chosen
+
+
+def _asked_of_training(record: AnySettings, given: Given, *, names: Collection[str]) -> AnySettings:
+    """As `asked`; a delta is for private trainings, unless a file has it for another command."""
+    settings = asked(record, given, names=names)
+    assert isinstance(settings, RunSettings)
+    delta = on_the_line(RunSettings, given).get("delta")
+    if delta is not None and settings.training.get("method") != DP_SGD:
+        raise SettingsError(
+            f"delta={delta!r} is of differential privacy, and the training would promise none; add "
+            f"method={DP_SGD!r}, or leave it out"
+        )
+    return settings
 
 
 def _refused(record: Settings, given: Given) -> str | None:
@@ -385,30 +315,12 @@ def _refused(record: Settings, given: Given) -> str | None:
     return None
 
 
-def _files() -> list[inspect.Parameter]:
-    """The flags --settings and --set."""
-    words = {
-        _FILE: ("--settings", "A TOML file of settings; flags win.", None, Path),
-        _SET: (
-            "--set",
-            "Any setting by its name, where it has no flag; may be repeated. `lmexposure settings` "
-            "lists them.",
-            "NAME=VALUE",
-            list[str],
-        ),
-    }
-    return [
-        inspect.Parameter(
-            name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=typer.Option(None, flag, help=said, metavar=metavar, rich_help_panel=OTHER),
-            annotation=kind,
-        )
-        for name, (flag, said, metavar, kind) in words.items()
-    ]
-
-
 _KNOWN = settings_taken(RunSettings)
+_FROM_ELSEWHERE = {
+    flag(_FILE, Path, word="--settings", panel=OTHER): "A TOML file of settings; flags win.",
+    flag(_SET, list[str], word="--set", panel=OTHER, metavar="NAME=VALUE"): "Any setting by its "
+    "name, where it has no flag; may be repeated. `lmexposure settings` lists them.",
+}
 _OF_ROWS = {
     name: f"{_KNOWN[name].help[0].upper()}{_KNOWN[name].help[1:]}.  [default: as the manifest, or "
     "the rows of the training, have it]"
@@ -424,26 +336,11 @@ _OF_SWEEPS = {
     "canaries": "Secrets per format and class of repetitions, each in about half of the models.",
     "repetitions": "How often a canary is in a model that has it.",
 }
-# Each command's settings, and what means something else to it than to a run.
-_COMMANDS: Mapping[str, tuple[Settings, Mapping[str, str]]] = {
-    "run": (RunSettings(), {}),
-    "insert": (RunSettings(), {}),
-    "train": (RunSettings(), _OF_TRAINING),
-    "dp-check": (RunSettings(), _OF_TRAINING),
-    "measure": (RunSettings(), _OF_ROWS),
-    "sweep": (SweepSettings(), _OF_SWEEPS),
-    "defences": (
-        DefencesSettings(),
-        {
-            "models": "Models of each method.  [default: 32; with --full 64]",
-            "canaries": _OF_SWEEPS["canaries"],
-            "repetitions": "How often a canary is in a model that has it; two copies are a pair, "
-            "which methods that protect a text by itself do not cover.",
-        },
-    ),
-    "identifiers": (IdentifierSettings(), {}),
-    "verbatim": (VerbatimSettings(), {}),
-    "canife": (CanifeStudySettings(), {}),
+_OF_DEFENCES = {
+    "models": "Models of each method.  [default: 32; with --full 64]",
+    "canaries": _OF_SWEEPS["canaries"],
+    "repetitions": "How often a canary is in a model that has it; two copies are a pair, which "
+    "methods that protect a text by itself do not cover.",
 }
 
 
@@ -451,35 +348,42 @@ def _group(command: str, record: Settings, words: Mapping[str, str]) -> Group:
     """The settings of a record for a command, some of them as flags."""
     taken = settings_for(command, type(record))
     return Group(
-        flags={name: taken[name] for name in flags_of(command)},
+        settings=taken,
+        flags=flags_of(command),
         first=FLAGS[command][0].split(),
         help=words,
-        more=_files(),
-        make=partial(asked, record, names=taken),
-        settings=taken,
+        more=_FROM_ELSEWHERE,
+        make=partial(_asked_of_training if command == "train" else asked, record, names=taken),
     )
 
 
-def option(name: str) -> OptionInfo:
-    """The flag of one setting of a run, for a command that takes it by itself."""
-    return option_of(_KNOWN[name])
-
-
-def told(command: str) -> Group:
-    """The settings of a command."""
-    return TAKEN[command]
-
-
-TAKEN = {command: _group(command, *settings) for command, settings in _COMMANDS.items()}
+# Each command's settings, and what means something else to it than to a run.
+TAKEN = {
+    name: _group(name, record, words)
+    for name, record, words in (
+        ("run", RunSettings(), {}),
+        ("insert", RunSettings(), {}),
+        ("train", RunSettings(), _OF_TRAINING),
+        ("dp-check", RunSettings(), _OF_TRAINING),
+        ("measure", RunSettings(), _OF_ROWS),
+        ("sweep", SweepSettings(), _OF_SWEEPS),
+        ("defences", DefencesSettings(), _OF_DEFENCES),
+        ("identifiers", IdentifierSettings(), {}),
+        ("verbatim", VerbatimSettings(), {}),
+        ("canife", CanifeStudySettings(), {}),
+    )
+}
 DEMO = Group(
-    flags={name: _KNOWN[name] for name in ("model", "seed", "epochs")},
+    settings=_KNOWN,
+    flags=("model", "seed", "epochs"),
     first=("model", "seed", "epochs"),
     help={"seed": "Seed of all that is random, except who is included.  [default: 0]"},
 )
 THRESHOLDS = Group(
     settings=settings_of(Thresholds),
-    flags=settings_of(Thresholds),
+    flags=list(settings_of(Thresholds)),
     first=("max_exposure", "max_guesses", "max_epsilon", "max_worst_tpr"),
 )
+EVERY = {**TAKEN, "check": THRESHOLDS}
 # Settings of a measurement, for a command that need not measure.
-MEASURED_FIRST = Group(flags={name: _KNOWN[name] for name in ("quick", "device")})
+MEASURED_FIRST = Group(settings=_KNOWN, flags=("quick", "device"))

@@ -101,6 +101,7 @@ class Study(FileRecord):
     KIND: ClassVar[str] = ""  # of its command, its file and its schema: "canife"
     WHAT: ClassVar[str]  # what it is, in a message: "a federated training"
     PRIVATE: ClassVar[bool] = False  # its file is for its owner alone
+    FILES: ClassVar[Sequence[str]] = ("html", "md")  # formats of the report beside it
     LIMITS: ClassVar[frozenset[str]] = frozenset()  # names of `Thresholds` that it is held against
     CHECKS: ClassVar[Mapping[str, CheckKind]] = {}  # of its checks, in their order
     VERSION: ClassVar[int] = 1

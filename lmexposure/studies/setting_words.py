@@ -1,5 +1,6 @@
 """Settings as people read them: facts with their meanings, and the flags that give them again."""
 
+import json
 import shlex
 from collections.abc import Iterator, Mapping
 
@@ -144,7 +145,16 @@ def flag_words(command: str, setting: Setting, value: Value) -> Iterator[str]:
 def set_words(name: str, value: Value) -> str:
     """A setting as --set reads it."""
     shown = str(value).lower() if isinstance(value, bool) else "" if value is None else value
+    if isinstance(value, tuple | list) and any(_ambiguous(part) for part in value):
+        shown = json.dumps(value, ensure_ascii=False)
     return f"--set {shlex.quote(f'{name}={_joined(shown)}')}"
+
+
+def _ambiguous(part: Value) -> bool:
+    """Whether a text of a list is another between commas."""
+    return isinstance(part, str) and (
+        not part or "," in part or part != part.strip() or part[0] == "["
+    )
 
 
 def word(value: Value) -> str:

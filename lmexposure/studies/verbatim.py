@@ -79,6 +79,7 @@ class VerbatimRecord(VerbatimNumbers):
 
     KIND: ClassVar[str] = "verbatim"
     WHAT: ClassVar[str] = "a look at memorised text"
+    FILES: ClassVar[tuple[str, ...]] = ("html", "md", "csv")
     PRIVATE: ClassVar[bool] = True
     AGAIN: ClassVar[str] = AGAIN
     LIMITS: ClassVar[frozenset[str]] = frozenset(

@@ -85,7 +85,7 @@ def _help(app: Any, *words: str) -> str:
 
 def settings() -> str:
     """Of each command, every key of a settings file with its flag, its default and its range."""
-    from lmexposure.cli.settings import TAKEN
+    from lmexposure.cli.options import EVERY as TAKEN
 
     parts, shown = [_intro("settings")], dict[str, str]()
     for command in TAKEN:

@@ -1,5 +1,4 @@
 import sys
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -19,15 +18,16 @@ class Outcome(NamedTuple):
     out: str
     err: str
 
+    def done(self, *, out: str = "", err: str = "") -> "Outcome":
+        """It ended with exit code 0, and said this."""
+        assert (self.code, out in self.out, err in self.err) == (0, True, True), self
+        return self
 
-Call = Callable[..., Outcome]
-
-
-def assert_refused(seen: Outcome, message: str) -> None:
-    """A refusal is exit code 3 and a sentence on standard error."""
-    said = " ".join(seen.err.split())
-    assert (seen.code, message in said) == (3, True), seen
-    assert not {"Traceback", "unexpected"} & set(said.split()), seen
+    def refused(self, message: str) -> None:
+        """It ended with exit code 3, and a sentence on standard error."""
+        said = " ".join(self.err.split())
+        assert (self.code, message in said) == (3, True), self
+        assert not {"Traceback", "unexpected"} & set(said.split()), self
 
 
 _command = cache(get_command)  # half of a light command's time, if made for each call
@@ -40,17 +40,44 @@ def run_command(*arguments: object) -> int:
         return _run()
 
 
+class Call:
+    """Runs a command, and gives what a person saw of it."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._seen = capsys
+
+    def __call__(self, *arguments: object) -> Outcome:
+        self._seen.readouterr()
+        return Outcome(run_command(*arguments), *self._seen.readouterr())
+
+    def done(self, *arguments: object) -> Outcome:
+        """Of a command that ends with exit code 0."""
+        return self(*arguments).done()
+
+
 @pytest.fixture
 def call(capsys: pytest.CaptureFixture[str]) -> Call:
-    """Run a command, and get what a person saw of it."""
+    return Call(capsys)
 
-    def run(*arguments: object) -> Outcome:
-        capsys.readouterr()
-        code = run_command(*arguments)
-        seen = capsys.readouterr()
-        return Outcome(code, seen.out, seen.err)
 
-    return run
+# Two canaries once and two three times, with two controls; what a corpus of 60 lines has room for.
+FEW = ("--format", "pin", "--canaries", 2, "--repetitions", "1,3", "--controls", 2)
+# What measures little in a second.
+QUICK = (
+    *("--references", 300, "--set", "revealed=1", "--set", "budget_steps=20000"),
+    *("--set", "draws=1000"),
+)
+
+
+@pytest.fixture(autouse=True)
+def own_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands are called where nothing is yet."""
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def corpus(own_directory: None) -> Path:
+    return write_corpus(Path("corpus.txt"), 60)
 
 
 SMALL = ("--set", "layers=1", "--set", "units=8", "--epochs", 1, "--seed", 3)

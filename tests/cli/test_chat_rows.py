@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from cli.conftest import Call
+from corpora import write_corpus
 from datasets import Dataset
 from published_templates import PUBLISHED, TWINS, tiny_model_for, tokenizer_for
 
@@ -15,6 +16,8 @@ from lmexposure.studies import Result
 from lmexposure.studies.exposure.facts import command_of
 
 PLAN = ("--format", "pin", "--canaries", "2", "--repetitions", "1,3", "--controls", "20")
+MANIFEST = Path("o/manifest.json")
+DAY = ("--set", "chat_date=2026-01-31")
 QUICK = ("--quick", "--references", "20", "--draws", "10", "--budget-steps", "1")
 
 
@@ -32,59 +35,42 @@ def saved(path: Path, name: str) -> Path:
     return path
 
 
-def test_rows_are_looked_at_by_insert_or_by_the_line_that_it_prints(
-    call: Call, tmp_path: Path
-) -> None:
-    corpus, base = chats(tmp_path / "c.jsonl"), saved(tmp_path / "base", "llama3_2")
-    outcome = call(
-        "insert", corpus, "--out", tmp_path / "o", *PLAN, "--set", "chat_date=2026-01-31"
-    )
+def test_rows_are_looked_at_by_insert_or_by_the_line_that_it_prints(call: Call) -> None:
+    corpus, base = chats(Path("c.jsonl")), saved(Path("base"), "llama3_2")
+    outcome = call("insert", corpus, "--out", "o", *PLAN, *DAY)
     line = "check     lmexposure verify "
     assert line in outcome.out
     words = outcome.out.split(line)[1].split("\n")[0].split()
-    checked = call("verify", *words[:-1], base)
-    assert checked.code == 0, checked.err
-    told = call(
-        *("insert", corpus, "--out", tmp_path / "p", *PLAN, "--tokenizer", base),
-        *("--set", "chat_date=2026-01-31"),
-    )
+    checked = call.done("verify", *words[:-1], base)
+    told = call("insert", corpus, "--out", "p", *PLAN, "--tokenizer", base, *DAY)
     assert line not in told.out
     for out in (checked.out, told.out):
         assert "rows      a canary ends at token " in out
         assert "with loss on all of its tokens (loss=assistant)" in out
         assert "the template writes the date, here 2026-01-31" in out
-    wrapping = Manifest.read(tmp_path / "p" / "manifest.json").wrapping
+    wrapping = Manifest.read("p/manifest.json").wrapping
     assert wrapping is not None
     assert wrapping.chat_date == "2026-01-31"
 
 
 @pytest.mark.slow
-def test_measure_is_told_of_the_rows_and_the_report_tells_it_again(
-    call: Call, tmp_path: Path
-) -> None:
-    corpus, base = chats(tmp_path / "c.jsonl"), saved(tmp_path / "base", "qwen2_5")
-    other = tmp_path / "other.jinja"
+def test_measure_is_told_of_the_rows_and_the_report_tells_it_again(call: Call) -> None:
+    corpus, base = chats(Path("c.jsonl")), saved(Path("base"), "qwen2_5")
+    other = Path("other.jinja")
     other.write_text(PUBLISHED["llama3_2"])
-    call("insert", corpus, "--out", tmp_path / "o", *PLAN, "--tokenizer", base)
-    manifest = tmp_path / "o" / "manifest.json"
-    told = ("--loss", "all", "--chat-template", other, "--set", "chat_date=2026-01-31")
-    outcome = call("measure", base, manifest, "--out", tmp_path / "m", *QUICK, *told)
-    assert outcome.code == 0, outcome.err
-    run = Result.read(tmp_path / "m")
+    call("insert", corpus, "--out", "o", *PLAN, "--tokenizer", base)
+    told = ("--loss", "all", "--chat-template", other, *DAY)
+    call.done("measure", base, MANIFEST, "--out", "m", *QUICK, *told)
+    run = Result.read("m")
     context = run.context
     assert context is not None
     assert (context.source, context.loss, context.chat_date) == ("setting", "all", "2026-01-31")
     assert "31 Jan 2026" in context.left
     again = command_of(run.files)
     assert "--loss all --chat-template TEMPLATE --set chat_date=2026-01-31" in again
-    text = tmp_path / "t.txt"
-    text.write_text("".join(f"text {i}\n" for i in range(60)))
-    call("insert", text, "--out", tmp_path / "t", *PLAN)
-    plain = call(
-        *("measure", base, tmp_path / "t" / "manifest.json", "--out", tmp_path / "n"),
-        *("--loss", "all"),
-    )
-    assert (plain.code, "say what was left of each" in plain.err) == (3, True)
+    call("insert", write_corpus(Path("t.txt"), 60), "--out", "t", *PLAN)
+    plain = call("measure", base, "t/manifest.json", "--out", "n", "--loss", "all")
+    plain.refused("say what was left of each")
 
 
 @pytest.mark.slow
@@ -96,15 +82,14 @@ def test_measure_is_told_of_the_rows_and_the_report_tells_it_again(
     ],
 )
 def test_the_first_difference_of_rows_and_template_is_shown(
-    call: Call, tmp_path: Path, name: str, of_rows: str, says: str
+    call: Call, name: str, of_rows: str, says: str
 ) -> None:
     """TRL trains some families in rows of another template than the one that it saves."""
-    corpus, base = chats(tmp_path / "c.jsonl"), saved(tmp_path / "base", name)
-    call("insert", corpus, "--out", tmp_path / "o", *PLAN)
-    manifest = tmp_path / "o" / "manifest.json"
-    wrapping = Manifest.read(manifest).wrapping
+    corpus, base = chats(Path("c.jsonl")), saved(Path("base"), name)
+    call("insert", corpus, "--out", "o", *PLAN)
+    wrapping = Manifest.read(MANIFEST).wrapping
     assert wrapping is not None
-    records = list(read_records([tmp_path / "o" / "corpus" / "c.jsonl"], layout="jsonl"))
+    records = list(read_records([Path("o/corpus/c.jsonl")], layout="jsonl"))
     for place, template in (("as saved", PUBLISHED[name]), ("other", of_rows)):
         rows = [
             {
@@ -113,63 +98,55 @@ def test_the_first_difference_of_rows_and_template_is_shown(
             }
             for row in training_rows(tokenizer_for(name, template), records, wrapping)
         ]
-        Dataset.from_list(rows).save_to_disk(tmp_path / place)
+        Dataset.from_list(rows).save_to_disk(Path(place))
     given = ("--rows", "--tokenizer", base)
-    same = call("verify", tmp_path / "as saved", manifest, *given)
-    assert (same.code, "do not follow" in same.out) == (0, False), same.out + same.err
-    other = call("verify", tmp_path / "other", manifest, *given)
-    assert other.code == 0, other.out + other.err
+    same = call.done("verify", "as saved", MANIFEST, *given)
+    assert "do not follow" not in same.out
+    other = call.done("verify", "other", MANIFEST, *given)
     assert f"the rows do not follow the chat template in {base}: {says}" in " ".join(
         other.out.split()
     )
-    assert call("measure", base, manifest, "--out", tmp_path / "m", *QUICK).code == 0
-    context = Result.read(tmp_path / "m").context
+    call.done("measure", base, MANIFEST, "--out", "m", *QUICK)
+    context = Result.read("m").context
     assert context is not None
     assert context.source == "rows"
-    refused = call("measure", base, manifest, "--out", tmp_path / "n", *QUICK, "--loss", "all")
-    assert (refused.code, "but rows.json says what they are; leave" in refused.err) == (3, True)
+    refused = call("measure", base, MANIFEST, "--out", "n", *QUICK, "--loss", "all")
+    refused.refused("but rows.json says what they are; leave")
 
 
 def test_code_of_a_directory_is_neither_run_nor_asked_about(call: Call, tmp_path: Path) -> None:
-    corpus, base = chats(tmp_path / "c.jsonl"), tmp_path / "base"
+    corpus, base = chats(Path("c.jsonl")), Path("base")
     tokenizer_for("qwen2_5").save_pretrained(base)
     config = {"model_type": "zzz", "auto_map": {"AutoConfig": "c.C"}}
     (base / "config.json").write_text(json.dumps(config))
     (base / "c.py").write_text(f"open({str(tmp_path / 'run')!r}, 'w')\nclass C: pass\n")
-    outcome = call("insert", corpus, "--out", tmp_path / "o", *PLAN, "--tokenizer", base)
+    outcome = call("insert", corpus, "--out", "o", *PLAN, "--tokenizer", base)
     assert (outcome.code, "custom code" in outcome.out + outcome.err) == (0, False), outcome.err
-    assert not (tmp_path / "run").exists()
+    assert not Path("run").exists()
 
 
 @pytest.mark.slow
-def test_a_template_is_the_same_with_windows_line_ends(call: Call, tmp_path: Path) -> None:
-    corpus, base = chats(tmp_path / "c.jsonl"), saved(tmp_path / "base", "qwen2_5")
-    (tmp_path / "crlf.jinja").write_bytes(PUBLISHED["qwen2_5"].replace("\n", "\r\n").encode())
-    told = ("--chat-template", tmp_path / "crlf.jinja")
-    assert call("insert", corpus, "--out", tmp_path / "o", *PLAN, *told).code == 0
-    manifest = tmp_path / "o" / "manifest.json"
-    assert call("measure", base, manifest, "--out", tmp_path / "m", *QUICK).code == 0
-    line = call(
-        "verify", tmp_path / "o" / "corpus" / "c.jsonl", manifest, "--tokenizer", base, *told
-    )
-    assert (line.code, "a canary ends at token" in line.out) == (0, True), line.err
-    vain = call("measure", base, manifest, "--out", tmp_path / "n", "--set", "chat_date=2026-01-31")
-    assert (vain.code, "writes no date of its own; leave it out" in vain.err) == (3, True)
-    dated = ("--tokenizer", base, "--set", "chat_date=2026-01-31")
-    seen = call("insert", corpus, "--out", tmp_path / "d", *PLAN, *dated)
-    assert (seen.code, "writes the date" in seen.out) == (0, False), seen.err
+def test_a_template_is_the_same_with_windows_line_ends(call: Call) -> None:
+    corpus, base = chats(Path("c.jsonl")), saved(Path("base"), "qwen2_5")
+    Path("crlf.jinja").write_bytes(PUBLISHED["qwen2_5"].replace("\n", "\r\n").encode())
+    told = ("--chat-template", "crlf.jinja")
+    call.done("insert", corpus, "--out", "o", *PLAN, *told)
+    call.done("measure", base, MANIFEST, "--out", "m", *QUICK)
+    line = call("verify", "o/corpus/c.jsonl", MANIFEST, "--tokenizer", base, *told)
+    line.done(out="a canary ends at token")
+    vain = call("measure", base, MANIFEST, "--out", "n", *DAY)
+    vain.refused("writes no date of its own; leave it out")
+    seen = call.done("insert", corpus, "--out", "d", *PLAN, "--tokenizer", base, *DAY)
+    assert "writes the date" not in seen.out
 
 
-def test_json_with_a_record_a_line_is_what_was_said(call: Call, tmp_path: Path) -> None:
-    corpus, out = chats(tmp_path / "c.json"), tmp_path / "o"
-    assert call("insert", corpus, "--out", out, *PLAN, "--layout", "jsonl").code == 0
+def test_json_with_a_record_a_line_is_what_was_said(call: Call) -> None:
+    corpus, out = chats(Path("c.json")), Path("o")
+    call.done("insert", corpus, "--out", out, *PLAN, "--layout", "jsonl")
     checked = call("verify", out / "corpus" / "c.json", out / "manifest.json")
-    assert (checked.code, "all is there as it was inserted" in checked.out) == (0, True)
-    removed = call(
-        "remove", out / "corpus" / "c.json", out / "manifest.json", "--out", tmp_path / "b"
-    )
-    assert removed.code == 0, removed.err
-    assert (tmp_path / "b" / "c.json").read_bytes() == corpus.read_bytes()
+    checked.done(out="all is there as it was inserted")
+    call.done("remove", out / "corpus" / "c.json", out / "manifest.json", "--out", "b")
+    assert Path("b/c.json").read_bytes() == corpus.read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -182,17 +159,11 @@ def test_json_with_a_record_a_line_is_what_was_said(call: Call, tmp_path: Path) 
         ("seq_lengths", [-1, 3]),
     ],
 )
-def test_no_value_of_an_odd_column_is_shown(
-    call: Call, tmp_path: Path, column: str, values: Any
-) -> None:
-    corpus, base = chats(tmp_path / "c.jsonl"), tmp_path / "base"
+def test_no_value_of_an_odd_column_is_shown(call: Call, column: str, values: Any) -> None:
+    corpus, base = chats(Path("c.jsonl")), Path("base")
     tokenizer_for("qwen2_5").save_pretrained(base)
-    call("insert", corpus, "--out", tmp_path / "o", *PLAN)
-    Dataset.from_list([{"input_ids": [1, 2], column: values}]).save_to_disk(tmp_path / "rows")
-    outcome = call(
-        *("verify", tmp_path / "rows", tmp_path / "o" / "manifest.json"),
-        *("--rows", "--tokenizer", base),
-    )
-    assert outcome.code == 3
-    assert f"row 1: '{column}' is no list of whole numbers, one for each token" in outcome.err
+    call("insert", corpus, "--out", "o", *PLAN)
+    Dataset.from_list([{"input_ids": [1, 2], column: values}]).save_to_disk(Path("rows"))
+    outcome = call("verify", "rows", MANIFEST, "--rows", "--tokenizer", base)
+    outcome.refused(f"row 1: '{column}' is no list of whole numbers, one for each token")
     assert "4711" not in outcome.err

@@ -9,7 +9,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from cli.conftest import Call, assert_refused
+from cli.conftest import Call
 from made_results import canary, changed, clean, exact, hostile_run, made, options, small_run
 
 from lmexposure.studies import Result
@@ -24,9 +24,9 @@ Written = Callable[[Result], Path]
 
 
 @pytest.fixture
-def written(tmp_path: Path) -> Written:
+def written() -> Written:
     def write(result: Result) -> Path:
-        path = tmp_path / "result.json"
+        path = Path("result.json")
         result.write(path)
         return path
 
@@ -41,10 +41,10 @@ def test_a_quick_look_is_2_unless_it_is_accepted(call: Call, written: Written) -
     result = written(changed(clean(), settings=options(quick=True)))
     seen = call("check", result)
     assert (seen.code, seen.out.startswith("Inconclusive: a quick look is no pass: ")) == (2, True)
-    assert call("check", result, "--accept-quick").code == 0
+    call.done("check", result, "--accept-quick")
     file = result.with_name("gate.toml")
     file.write_text("[check]\naccept_quick = true\n")
-    assert call("check", result, "--settings", file).code == 0
+    call.done("check", result, "--settings", file)
     leak = written(changed(leaking(), settings=options(quick=True)))
     assert call("check", leak).code == call("check", leak, "--accept-quick").code == 1
 
@@ -58,22 +58,20 @@ def test_a_quick_look_is_2_unless_it_is_accepted(call: Call, written: Written) -
     ],
 )
 def test_a_settings_file_has_no_name_that_is_passed_over(
-    call: Call, written: Written, tmp_path: Path, content: str
+    call: Call, written: Written, content: str
 ) -> None:
     """A threshold in a table that is misspelled was dropped, and the model passed."""
-    file = tmp_path / "gate.toml"
+    file = Path("gate.toml")
     file.write_text(content)
-    assert_refused(call("check", written(clean()), "--settings", file), "unknown setting")
+    call("check", written(clean()), "--settings", file).refused("unknown setting")
 
 
-def test_a_summary_is_not_appended_to_a_record(
-    call: Call, written: Written, tmp_path: Path
-) -> None:
-    other = small_run(tmp_path / "other")
+def test_a_summary_is_not_appended_to_a_record(call: Call, written: Written) -> None:
+    other = small_run(Path("other"))
     for name in ("result.json", "manifest.json"):
         before = (other / name).read_bytes()
         answer = call("check", written(clean()), "--summary", other / name)
-        assert_refused(answer, "is a record of lmexposure; give another file")
+        answer.refused("is a record of lmexposure; give another file")
         assert (other / name).read_bytes() == before
 
 
@@ -83,24 +81,24 @@ def test_a_closed_standard_output_is_said(written: Written) -> None:
     assert (done.returncode, "standard output is closed" in done.stderr) == (3, True), done.stderr
 
 
-def test_a_reader_that_has_enough_is_no_error(written: Written, tmp_path: Path) -> None:
+def test_a_reader_that_has_enough_is_no_error(written: Written) -> None:
     """`check ... | head` ended in an error, with 3, and wrote no file that was asked for."""
     result = written(leaking())
     reader, writer = os.pipe()
     os.close(reader)
     with open(writer, "wb") as unread:
         done = subprocess.run(
-            [sys.executable, "-m", "lmexposure", "check", result, "--json", tmp_path / "v.json"],
+            [sys.executable, "-m", "lmexposure", "check", result, "--json", "v.json"],
             stdout=unread,
             stderr=subprocess.PIPE,
             text=True,
         )
     assert (done.returncode, done.stderr) == (1, "")
-    assert json.loads((tmp_path / "v.json").read_text())["exit_code"] == 1
+    assert json.loads(Path("v.json").read_text())["exit_code"] == 1
 
 
-def test_the_summary_of_a_step_is_appended_to(call: Call, written: Written, tmp_path: Path) -> None:
-    file = tmp_path / "summary.md"
+def test_the_summary_of_a_step_is_appended_to(call: Call, written: Written) -> None:
+    file = Path("summary.md")
     file.write_text("before\n")
     for _ in range(2):
         call("check", written(clean()), "--summary", file)
@@ -110,8 +108,8 @@ def test_the_summary_of_a_step_is_appended_to(call: Call, written: Written, tmp_
 
 
 @pytest.mark.parametrize("flag", ["--json", "--junit", "--sarif", "--summary"])
-def test_an_output_never_replaces_a_file_of_the_run(call: Call, tmp_path: Path, flag: str) -> None:
-    run = small_run(tmp_path / "run")
+def test_an_output_never_replaces_a_file_of_the_run(call: Call, flag: str) -> None:
+    run = small_run(Path("run").absolute())
     for there in ("model", "corpus", "other"):
         (run / there).mkdir()
     (run / "linked.json").symlink_to(run / "manifest.json")
@@ -122,37 +120,34 @@ def test_an_output_never_replaces_a_file_of_the_run(call: Call, tmp_path: Path, 
     for name in FILES_OF_A_RUN:
         for judged in (run, run / "result.json"):
             seen = call("check", judged, flag, run / name)
-            assert_refused(seen, "give another file")
+            seen.refused("give another file")
             assert not seen.out, name
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
     assert call("check", run, flag, run / "verdict.txt").code == 1
 
 
-def test_an_output_never_replaces_what_is_measured(call: Call, tmp_path: Path) -> None:
-    (tmp_path / "m").mkdir()
-    both = ("--model", tmp_path / "m", "--manifest", tmp_path / "i" / "manifest.json")
+def test_an_output_never_replaces_what_is_measured(call: Call) -> None:
+    Path("m").mkdir()
+    both = ("--model", "m", "--manifest", "i/manifest.json")
     for path in ("m/config.json", "o/result.json", "o/model/x", "i/corpus/c.txt", "i/run.json"):
-        seen = call("check", *both, "--out", tmp_path / "o", "--sarif", tmp_path / path)
-        assert_refused(seen, "is a file of the run, or has the name of one")
+        seen = call("check", *both, "--out", "o", "--sarif", Path(path))
+        seen.refused("is a file of the run, or has the name of one")
 
 
-def test_a_place_that_cannot_be_written_is_3(call: Call, written: Written, tmp_path: Path) -> None:
+def test_a_place_that_cannot_be_written_is_3(call: Call, written: Written) -> None:
     path = written(clean())
-    (tmp_path / "file").write_text("")
+    Path("file").write_text("")
     for flag in ("--json", "--summary"):
-        seen = call("check", path, flag, tmp_path / "file" / "v")
-        assert_refused(seen, "cannot write")
+        seen = call("check", path, flag, "file/v")
+        seen.refused("cannot write")
         assert "No leak found" in seen.out  # what was found is not lost
-    (tmp_path / "circle").symlink_to("circle")
-    seen = call("check", path, "--json", tmp_path / "circle")
-    assert_refused(seen, "choose a path whose links lead somewhere")
+    Path("circle").symlink_to("circle")
+    call("check", path, "--json", "circle").refused("choose a path whose links lead somewhere")
 
 
-def test_a_dash_is_standard_output_and_a_link_is_followed(
-    call: Call, written: Written, tmp_path: Path
-) -> None:
-    path, link = written(clean()), tmp_path / "link"
-    link.symlink_to(tmp_path / "linked.xml")
+def test_a_dash_is_standard_output_and_a_link_is_followed(call: Call, written: Written) -> None:
+    path, link = written(clean()), Path("link")
+    link.symlink_to(Path("linked.xml"))
     command = [sys.executable, "-m", "lmexposure", "check", str(path)]
     for flags, out in (
         (("--sarif", "-", "--junit", str(link)), '{\n "$schema"'),
@@ -161,38 +156,38 @@ def test_a_dash_is_standard_output_and_a_link_is_followed(
         done = subprocess.run([*command, *flags], capture_output=True, text=True, check=True)
         assert done.stdout.startswith(out)
         assert done.stderr.startswith("No leak found")
-    assert ElementTree.parse(tmp_path / "linked.xml")
+    assert ElementTree.parse(Path("linked.xml"))
     assert link.is_symlink()
-    assert_refused(call("check", path, "--json", "/dev/stdout"), "or - for standard output")
+    call("check", path, "--json", "/dev/stdout").refused("or - for standard output")
 
 
-def test_hostile_names_break_nothing(call: Call, tmp_path: Path) -> None:
-    run = hostile_run(tmp_path / "a <b>&|`run", name="\x1b[31m<b>|\x00`")
-    out = tmp_path / "v.xml"
-    seen = call("check", run, "--junit", out, "--summary", tmp_path / "s.md")
+def test_hostile_names_break_nothing(call: Call) -> None:
+    run = hostile_run(Path("a <b>&|`run"), name="\x1b[31m<b>|\x00`")
+    out = Path("v.xml")
+    seen = call("check", run, "--junit", out, "--summary", "s.md")
     assert (seen.code, "\x1b" in seen.out) == (1, False)
     ElementTree.parse(out)
-    assert "<b>" not in (tmp_path / "s.md").read_text()
+    assert "<b>" not in Path("s.md").read_text()
 
 
 @pytest.mark.slow
-def test_a_model_is_measured_first(call: Call, trained: Path, tmp_path: Path) -> None:
-    manifest, settings = trained / "i" / "manifest.json", tmp_path / "s.toml"
+def test_a_model_is_measured_first(call: Call, trained: Path) -> None:
+    manifest, settings = trained / "i" / "manifest.json", Path("s.toml")
     settings.write_text(
         "references = 300\nrevealed = 1\nbudget_steps = 20000\ndraws = 1000\nguesses = 20\n"
         "[check]\nmax_guesses = 30\n"
     )
     both = ("--model", trained / "t" / "model", "--manifest", manifest, "--settings", settings)
-    out = ("--out", tmp_path / "m", "--sarif", tmp_path / "v.sarif")
+    out = ("--out", "m", "--sarif", "v.sarif")
     seen = call("check", *both, *out)
     assert seen.code in (1, 2)  # two canaries a class cannot pass
-    again = call("check", tmp_path / "m", "--max-guesses", 30)
+    again = call("check", "m", "--max-guesses", 30)
     assert (again.code, again.out) == (seen.code, seen.out)
-    record = json.loads((tmp_path / "m" / "result.json").read_text())
+    record = json.loads(Path("m/result.json").read_text())
     assert record["settings"]["guesses"] == 30  # as many as are allowed, though the file says 20
-    assert "manifest.json" in (tmp_path / "v.sarif").read_text()
-    before = set(tmp_path.iterdir())
+    assert "manifest.json" in Path("v.sarif").read_text()
+    before = set(Path().iterdir())
     alone = call("check", *both, "--quick")
     assert alone.code in (1, 2)
-    assert set(tmp_path.iterdir()) == before
-    assert_refused(call("check", *both, "--json", manifest), "give another file")
+    assert set(Path().iterdir()) == before
+    call("check", *both, "--json", manifest).refused("give another file")

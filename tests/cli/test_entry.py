@@ -136,7 +136,7 @@ main()
     [
         ("typer", "signal.SIGINT"),
         ("lmexposure.cli.app", "signal.SIGTERM"),
-        ("lmexposure.cli.check", "signal.SIGINT"),
+        ("lmexposure.cli.judging", "signal.SIGINT"),
         ("lmexposure.canaries", "signal.SIGTERM"),
     ],
 )

@@ -82,9 +82,9 @@ def whole_and_steady(call: Call, made: Path, tmp_path: Path, name: str, *more: o
 
 
 def _made_twice(call: Call, made: Path, tmp_path: Path, command: Command, *more: object) -> Made:
-    assert call(*command(made, tmp_path / "first" / "o"), *more).code == 0
+    call.done(*command(made, tmp_path / "first" / "o"), *more)
     time.sleep(1.1)  # for its dates to be others
-    assert call(*command(made, tmp_path / "whole" / "o"), *more).code == 0
+    call.done(*command(made, tmp_path / "whole" / "o"), *more)
     first, whole = (files_at(tmp_path / run) for run in ("first", "whole"))
     assert first.keys() == whole.keys()
     steady = {
@@ -103,12 +103,7 @@ def _made_twice(call: Call, made: Path, tmp_path: Path, command: Command, *more:
 @pytest.mark.parametrize("behind", [False, True], ids=["before", "behind"])
 @pytest.mark.parametrize("name", STRIDES)
 def test_after_a_fault_the_same_command_goes_on_to_the_same(
-    call: Call,
-    made: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    name: str,
-    behind: bool,
+    call: Call, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, behind: bool
 ) -> None:
     command = COMMANDS[name]
     more = ("--seed", 3) if name == "insert" else ()
@@ -122,8 +117,7 @@ def test_after_a_fault_the_same_command_goes_on_to_the_same(
         if writes.done <= failing:
             break
         assert ended.code == (130 if behind else 3), (failing, ended.err)
-        again = call(*command(made, out), *more)
-        assert again.code == 0, (failing, again.err)
+        call.done(*command(made, out), *more)
         found = files_at(out.parent)
         assert found.keys() == whole.keys(), (failing, found.keys() ^ whole.keys())
         changed = {path for path in steady if found[path] != whole[path]}
@@ -150,7 +144,7 @@ def test_killed_again_and_again_it_goes_on_to_the_same(
         begun = start(killed, number, list(map(str, command)), said=said, environment={})
         begun.join()
         assert begun.exitcode == -signal.SIGKILL, said.read_text()
-    assert call(*command).code == 0
+    call.done(*command)
     found = files_at(tmp_path / "killed")
     assert found.keys() == whole.keys()
     assert not {path for path in steady if found[path] != whole[path]}

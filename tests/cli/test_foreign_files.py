@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cli.conftest import PLAN, SMALL, Call, Outcome, assert_refused, run_command
+from cli.conftest import PLAN, SMALL, Call, Outcome, run_command
 from tiny_sweeps import FLAGS as SWEEP
 
 import lmexposure.defences.driver
@@ -20,12 +20,7 @@ from lmexposure._written import LIST
 QUICK = (
     "--references",
     50,
-    "--set",
-    "revealed=1",
-    "--set",
-    "budget_steps=500",
-    "--set",
-    "draws=100",
+    *("--set", "revealed=1", "--set", "budget_steps=500", "--set", "draws=100"),
 )
 FILES = (
     *("training.json", "checkpoint.pt", "metrics.jsonl", "result.json", "scores.parquet"),
@@ -100,18 +95,8 @@ COMMANDS: dict[str, Command] = {
     ),
     "defences": lambda h, o: (
         *("defences", h / "corpus.txt", "--out", o, "--methods", "early-stop", "--models", 77),
-        *(
-            "--canaries",
-            16,
-            "--set",
-            "layers=1",
-            "--set",
-            "units=8",
-            "--set",
-            "tries=3",
-            "--workers",
-            1,
-        ),
+        *("--canaries", 16, "--set", "layers=1", "--set", "units=8", "--set", "tries=3"),
+        *("--workers", 1),
     ),
     "report": lambda h, o: ("report", h / "m", "--out", o),
     "report of a look": lambda h, o: ("report", h / "vb", "--out", o),
@@ -247,7 +232,7 @@ def test_no_study_replaces_what_another_wrote(
 ) -> None:
     out = shutil.copytree(made / held, tmp_path / "out", symlinks=True)
     if name == "compare":
-        assert call("compare", made / "vb", made / "vb", "--out", out).code == 0
+        call.done("compare", made / "vb", made / "vb", "--out", out)
     before = seen_at(out)
     command = COMMANDS.get(name)
     if command is not None:
@@ -275,11 +260,9 @@ def test_what_a_person_adds_to_a_study_stays(call: Call, made: Path, tmp_path: P
     (out / "best-of-all").mkdir()
     (out / "best-of-all" / "w").write_text("mine", encoding="utf-8")
     (out / "model" / "README.md").write_text("mine", encoding="utf-8")
-    refused = call(*train)
-    assert refused.code == 3
-    assert "README.md is there already, and lmexposure did not write it" in refused.err
+    call(*train).refused("README.md is there already, and lmexposure did not write it")
     (out / "model" / "README.md").unlink()
-    assert call(*train).code == 0
+    call.done(*train)
     assert (out / "damaged-1" / "model" / weights.name).read_bytes() == b"of another fine-tune"
     assert weights.read_bytes() == (made / "t" / "model" / weights.name).read_bytes()
     assert (out / "best-of-all" / "w").read_text(encoding="utf-8") == "mine"
@@ -288,7 +271,7 @@ def test_what_a_person_adds_to_a_study_stays(call: Call, made: Path, tmp_path: P
 def test_a_report_that_was_changed_stays(call: Call, made: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     for _ in range(2):
-        assert call("report", made / "m", "--out", out).code == 0
+        call.done("report", made / "m", "--out", out)
     (out / "report.md").write_text("my notes", encoding="utf-8")
     seen = call("report", made / "m", "--out", out)
     assert (seen.code, (out / "report.md").read_text(encoding="utf-8")) == (3, "my notes")
@@ -325,9 +308,7 @@ def test_check_writes_its_own_output_again_and_no_other(
     for content in ("mine", '{"schema": "lmexposure.result/1"}', "<testsuites/>", *merged):
         path.write_text(content)
         seen = call("check", made / "m", flag, path)
-        assert_refused(
-            seen, "verdict is there already, and lmexposure did not write it; choose ano"
-        )
+        seen.refused("verdict is there already, and lmexposure did not write it; choose ano")
         assert (seen.out, path.read_text()) == ("", content)
 
 

@@ -7,20 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli.conftest import Call, assert_refused
+from cli.conftest import FEW, Call
 from corpora import write_corpus
 from manifest_files import judged
 
 from lmexposure.canaries import Manifest
 
-PLAN = ("--format", "pin", "--canaries", "2", "--repetitions", "1,3", "--controls", "2")
 COINS = ("--format", "pin", "--repetitions", "1,3", "--controls", "2", "--canaries", "9")
 TOSSED = "inclusion_probability = 0.5\ncanaries = 6\ninclusion_seed = 3"
-
-
-@pytest.fixture
-def corpus(tmp_path: Path) -> Path:
-    return write_corpus(tmp_path / "corpus.txt", 60)
 
 
 @pytest.mark.parametrize(
@@ -34,13 +28,12 @@ def corpus(tmp_path: Path) -> Path:
     ],
 )
 def test_flags_win_over_the_settings_file_and_go_with_it(
-    call: Call, corpus: Path, tmp_path: Path, file: str, flags: tuple[str], planned: dict[str, Any]
+    call: Call, corpus: Path, file: str, flags: tuple[str], planned: dict[str, Any]
 ) -> None:
-    path = tmp_path / "s.toml"
+    path = Path("s.toml")
     path.write_text(f'formats = ["pin"]\nrepetitions = [2]\n{file}\nepochs = 2\n')
-    outcome = call("insert", corpus, "--out", tmp_path / "o", "--settings", path, *flags)
-    assert outcome.code == 0, outcome.err
-    plan = Manifest.read(tmp_path / "o" / "manifest.json").plan
+    call.done("insert", corpus, "--out", "o", "--settings", path, *flags)
+    plan = Manifest.read("o/manifest.json").plan
     assert {name: getattr(plan, name) for name in planned} == planned
 
 
@@ -54,13 +47,11 @@ def test_flags_win_over_the_settings_file_and_go_with_it(
     ],
 )
 def test_it_names_the_files_to_train_on_and_no_sidecar(
-    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: tuple[str], pattern: str
+    call: Call, names: tuple[str], pattern: str
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     for name in names:
         write_corpus(Path(name), 60)
-    outcome = call("insert", *names, "--out", "my o", *PLAN)
-    assert outcome.code == 0, outcome.err
+    outcome = call.done("insert", *names, "--out", "my o", *FEW)
     *_, train, measure = map(shlex.split, outcome.out.splitlines())
     command = train[train.index("lmexposure") :]
     assert command == [
@@ -72,9 +63,9 @@ def test_it_names_the_files_to_train_on_and_no_sidecar(
     assert measure[4:] == ["my o/manifest.json", "--out", "my o/measured"]
 
 
-def test_too_many_canaries_are_said_with_what_to_change(call: Call, tmp_path: Path) -> None:
-    corpus = write_corpus(tmp_path / "corpus.txt", 501)
-    flags = ("--format", "pin", "--out", tmp_path / "o", "--dry-run")
+def test_too_many_canaries_are_said_with_what_to_change(call: Call) -> None:
+    corpus = write_corpus(Path("corpus.txt"), 501)
+    flags = ("--format", "pin", "--out", "o", "--dry-run")
     seen = call("insert", corpus, *flags, "--format", "ssn")  # the defaults
     assert "49 % of its documents (at most 5 %): " in seen.err  # (420 + 62) / 983
     assert " lower repetitions (now 1,4,16), or take more text, or leave the wi" in seen.err
@@ -82,7 +73,7 @@ def test_too_many_canaries_are_said_with_what_to_change(call: Call, tmp_path: Pa
     seen = call("insert", corpus, *few)
     assert "11 % of its documents" in seen.err
     assert "canaries (now 60), or lower repetitions (now 1)" in seen.err
-    long = tmp_path / "long.txt"
+    long = Path("long.txt")
     long.write_text("".join(f"{number} {'of many words ' * 200}\n" for number in range(501)))
     seen = call("insert", long, *few)
     assert "leave the witnesses out" not in seen.err
@@ -90,51 +81,49 @@ def test_too_many_canaries_are_said_with_what_to_change(call: Call, tmp_path: Pa
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_read_only_directory_is_refused(call: Call, corpus: Path, tmp_path: Path) -> None:
-    (tmp_path / "o").mkdir(mode=0o500)
-    assert_refused(call("insert", corpus, "--out", tmp_path / "o", *PLAN), "choose a")
+def test_a_read_only_directory_is_refused(call: Call, corpus: Path) -> None:
+    Path("o").mkdir(mode=0o500)
+    call("insert", corpus, "--out", "o", *FEW).refused("choose a")
 
 
-def test_coins_that_insert_nothing_say_so(call: Call, corpus: Path, tmp_path: Path) -> None:
+def test_coins_that_insert_nothing_say_so(call: Call, corpus: Path) -> None:
     nothing = ("--inclusion-probability", "1e-12", "--no-witness")
-    outcome = call("insert", corpus, "--out", tmp_path / "o", *COINS, *nothing)
-    assert outcome.code == 0
+    outcome = call.done("insert", corpus, "--out", "o", *COINS, *nothing)
     assert "0 of 18 candidates inserted: nothing to find in a model" in outcome.out
-    assert (tmp_path / "o" / "corpus" / "corpus.txt").read_bytes() == corpus.read_bytes()
+    assert Path("o/corpus/corpus.txt").read_bytes() == corpus.read_bytes()
 
 
 def manifest_of(out: Path) -> Manifest:
     return Manifest.read(out / "manifest.json")
 
 
-def test_a_coin_seed_decides_the_coins(call: Call, corpus: Path, tmp_path: Path) -> None:
+def test_a_coin_seed_decides_the_coins(call: Call, corpus: Path) -> None:
     coins = (*COINS, "--inclusion-probability", "0.5", "--seed", "0")
     for name in ("a", "b"):
-        assert call("insert", corpus, "--out", tmp_path / name, *coins).code == 0
-    fresh, other = manifest_of(tmp_path / "a"), manifest_of(tmp_path / "b")
+        call.done("insert", corpus, "--out", Path(name), *coins)
+    fresh, other = manifest_of(Path("a")), manifest_of(Path("b"))
     assert fresh.plan.inclusion_seed != other.plan.inclusion_seed
     seed = ("--set", f"inclusion_seed={fresh.plan.inclusion_seed}")
-    assert call("insert", corpus, "--out", tmp_path / "c", *coins, *seed).code == 0
+    call.done("insert", corpus, "--out", "c", *coins, *seed)
     for name in ("manifest.json", "corpus/corpus.txt"):
-        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "c" / name).read_bytes()
+        assert (Path("a") / name).read_bytes() == (Path("c") / name).read_bytes()
     # The same command resumes, with the coins that were tossed.
-    again = call("insert", corpus, "--out", tmp_path / "a", *coins)
-    assert (again.code, manifest_of(tmp_path / "a")) == (0, fresh)
-    refused = call("insert", corpus, "--out", tmp_path / "b", *coins, *seed)
-    assert_refused(refused, "manifest of another plan")
+    again = call("insert", corpus, "--out", "a", *coins)
+    assert (again.code, manifest_of(Path("a"))) == (0, fresh)
+    call("insert", corpus, "--out", "b", *coins, *seed).refused("manifest of another plan")
 
 
-def test_a_claim_that_can_be_tested_is_no_warning(call: Call, corpus: Path, tmp_path: Path) -> None:
-    settings = tmp_path / "s.toml"
+def test_a_claim_that_can_be_tested_is_no_warning(call: Call, corpus: Path) -> None:
+    settings = Path("s.toml")
     settings.write_text("claimed_epsilon = 1.0\ndelta = 1e-5\n")
     coins = (*COINS, "--canaries", 40, "--inclusion-probability", 0.5, "--settings", settings)
-    seen = call("insert", corpus, "--out", tmp_path / "o", *coins, "--dry-run")
+    seen = call("insert", corpus, "--out", "o", *coins, "--dry-run")
     assert ("a perfect attack" in seen.out, "cannot be tested" in seen.err) == (True, False)
 
 
 @pytest.fixture
-def worded(tmp_path: Path) -> Path:
-    path = tmp_path / "worded.txt"
+def worded() -> Path:
+    path = Path("worded.txt")
     lines = (f"line {n} has the words alpha{n // 2} and omega{n % 90}" for n in range(900))
     path.write_text("".join(f"{line}\n" for line in lines))
     return path
@@ -143,55 +132,48 @@ def worded(tmp_path: Path) -> Path:
 CHOSEN = ("--kind", "new_token", "--kind", "near_duplicate", "--canaries", 50, "--repetitions", 1)
 
 
-def test_kinds_go_in_and_come_out(call: Call, worded: Path, tmp_path: Path) -> None:
-    out = tmp_path / "o"
+def test_kinds_go_in_and_come_out(call: Call, worded: Path) -> None:
+    out = Path("o")
     flags = (*CHOSEN, "--kind", "uniform", "--format", "pin", "--inclusion-probability", 0.5)
-    outcome = call("insert", worded, "--out", out, *flags)
-    assert (outcome.code, "warning: no fills" in outcome.err) == (0, False)
+    outcome = call.done("insert", worded, "--out", out, *flags)
+    assert "warning: no fills" not in outcome.err
     assert "of 200 candidates inserted" in outcome.out
     written = (out / "manifest.json").read_bytes()
-    assert call("insert", worded, "--out", out, *flags).code == 0
+    call.done("insert", worded, "--out", out, *flags)
     assert (out / "manifest.json").read_bytes() == written
-    fewer = call("insert", worded, "--out", out, *flags[2:])
-    assert (fewer.code, "holds a manifest of another plan" in fewer.err) == (3, True)
+    call("insert", worded, "--out", out, *flags[2:]).refused("holds a manifest of another plan")
     names = {entry.format for entry in judged(Manifest.read(out / "manifest.json"))}
     assert names == {"pin", "new_token", "near_duplicate", "near_duplicate_partner"}
     copy = out / "corpus" / "worded.txt"
-    assert call("verify", copy, out / "manifest.json").code == 0
-    assert call("remove", copy, out / "manifest.json", "--out", tmp_path / "back").code == 0
-    assert (tmp_path / "back" / "worded.txt").read_bytes() == worded.read_bytes()
+    call.done("verify", copy, out / "manifest.json")
+    call.done("remove", copy, out / "manifest.json", "--out", "back")
+    assert Path("back/worded.txt").read_bytes() == worded.read_bytes()
 
 
-def test_kinds_alone_warn_of_what_cannot_be_said(call: Call, worded: Path, tmp_path: Path) -> None:
-    outcome = call("insert", worded, "--out", tmp_path / "o", *CHOSEN, "--format", "pin")
-    assert outcome.code == 0
+def test_kinds_alone_warn_of_what_cannot_be_said(call: Call, worded: Path) -> None:
+    outcome = call.done("insert", worded, "--out", "o", *CHOSEN, "--format", "pin")
     said = " ".join(outcome.err.split())
     assert "no fills of the kind uniform go in, whatever the formats: lmexposure measure" in said
     assert (
         "new_token, near_duplicate: chosen texts have no ranks and are judged by coins alone"
         in said
     )
-    assert len(Manifest.read(tmp_path / "o" / "manifest.json").canaries) == 150
+    assert len(Manifest.read("o/manifest.json").canaries) == 150
 
 
-def test_partners_that_are_always_in_are_no_candidates(
-    call: Call, worded: Path, tmp_path: Path
-) -> None:
+def test_partners_that_are_always_in_are_no_candidates(call: Call, worded: Path) -> None:
     flags = ("--kind", "near_duplicate", "--set", "partner=always", "--canaries", 20)
     coins = ("--repetitions", 1, "--inclusion-probability", 0.5)
-    outcome = call("insert", worded, "--out", tmp_path / "o", *flags, *coins)
-    assert (outcome.code, "of 20 candidates inserted" in outcome.out) == (0, True)
+    call("insert", worded, "--out", "o", *flags, *coins).done(out="of 20 candidates inserted")
 
 
-def test_a_dry_run_of_kinds(call: Call, worded: Path, tmp_path: Path) -> None:
-    outcome = call("insert", worded, "--out", tmp_path / "o", *CHOSEN, "--dry-run")
-    assert outcome.code == 0
+def test_a_dry_run_of_kinds(call: Call, worded: Path) -> None:
+    outcome = call.done("insert", worded, "--out", "o", *CHOSEN, "--dry-run")
     assert "would insert         246 documents" in outcome.out
     assert "for references" not in outcome.out
 
 
-def test_too_small_a_corpus_for_a_kind(call: Call, corpus: Path, tmp_path: Path) -> None:
+def test_too_small_a_corpus_for_a_kind(call: Call, corpus: Path) -> None:
     flags = ("--kind", "near_duplicate", "--canaries", 5000, "--repetitions", 1)
-    outcome = call("insert", corpus, "--out", tmp_path / "o", *flags)
-    assert outcome.code == 3
-    assert "different words, each once, and the corpus has" in " ".join(outcome.err.split())
+    outcome = call("insert", corpus, "--out", "o", *flags)
+    outcome.refused("different words, each once, and the corpus has")

@@ -2,17 +2,18 @@
 
 import gzip
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from chats import chat_tokenizer
-from cli.conftest import Call, assert_refused
+from cli.conftest import FEW, Call
+from models.small_chats import chats, save_base
 from published_templates import PUBLISHED, tiny_model_for, tokenizer_for
 
 from lmexposure.canaries import Manifest
 
-PLAN = ("--format", "pin", "--canaries", "2", "--repetitions", "1,3", "--controls", "2")
 PAIRS = {"question": "Why?", "answer": "So."}
 RECORDS: dict[str, dict[str, Any]] = {
     "messages": {
@@ -42,10 +43,9 @@ def write(path: Path, record: dict[str, Any], n: int = 400) -> Path:
 
 
 @pytest.mark.parametrize("form", RECORDS)
-def test_each_form_is_recognised_and_said(call: Call, tmp_path: Path, form: str) -> None:
-    corpus, out = write(tmp_path / "c.jsonl", RECORDS[form]), tmp_path / "o"
-    outcome = call("insert", corpus, "--out", out, *PLAN)
-    assert outcome.code == 0, outcome.err
+def test_each_form_is_recognised_and_said(call: Call, form: str) -> None:
+    corpus, out = write(Path("c.jsonl"), RECORDS[form]), Path("o")
+    outcome = call.done("insert", corpus, "--out", out, *FEW)
     assert f"records   {form}: each canary is the turn of the assistant (" in outcome.out
     assert ("with a system prompt" in outcome.out) == (form == "messages")
     manifest = Manifest.read(out / "manifest.json")
@@ -53,23 +53,21 @@ def test_each_form_is_recognised_and_said(call: Call, tmp_path: Path, form: str)
     assert manifest.wrapping.form == form
     assert not any(canary.text in outcome.out for canary in manifest.entries)
     copy = out / "corpus" / "c.jsonl"
-    checked = call("verify", copy, out / "manifest.json")
-    assert (checked.code, "all is there as it was inserted" in checked.out) == (0, True)
+    call("verify", copy, out / "manifest.json").done(out="all is there as it was inserted")
 
 
-def test_fields_of_any_name(call: Call, tmp_path: Path) -> None:
-    corpus, out = write(tmp_path / "c.jsonl", PAIRS), tmp_path / "o"
+def test_fields_of_any_name(call: Call) -> None:
+    corpus, out = write(Path("c.jsonl"), PAIRS), Path("o")
     fields = ("--prompt-field", "question", "--completion-field", "answer")
     for _ in range(2):
-        outcome = call("insert", corpus, "--out", out, *PLAN, *fields)
-        assert outcome.code == 0, outcome.err
+        outcome = call.done("insert", corpus, "--out", out, *FEW, *fields)
     assert "prompt_completion: each canary is the turn of the assistant (answer)" in outcome.out
-    assert call("verify", out / "corpus" / "c.jsonl", out / "manifest.json").code == 0
+    call.done("verify", out / "corpus" / "c.jsonl", out / "manifest.json")
 
 
-def test_a_text_field_says_what_becomes_of_the_others(call: Call, tmp_path: Path) -> None:
-    corpus, out = write(tmp_path / "c.jsonl", PAIRS), tmp_path / "o"
-    flags = (*PLAN, "--text-field", "answer")
+def test_a_text_field_says_what_becomes_of_the_others(call: Call) -> None:
+    corpus, out = write(Path("c.jsonl"), PAIRS), Path("o")
+    flags = (*FEW, "--text-field", "answer")
     said = (
         "records   each canary is the text of 'answer'; all else in its record ('question' and "
         "'id') is copied from the record that follows"
@@ -82,9 +80,9 @@ def test_a_text_field_says_what_becomes_of_the_others(call: Call, tmp_path: Path
     for number in canaries:
         following = next(row for row in rows[number:] if row["answer"] not in texts)
         assert rows[number] == {**following, "answer": rows[number]["answer"]}
-    alone = write(tmp_path / "d.jsonl", {"answer": "So."}).with_name("d.jsonl")
+    alone = write(Path("d.jsonl"), {"answer": "So."}).with_name("d.jsonl")
     alone.write_text('{"answer": "So."}\n' * 400)
-    assert "records " not in call("insert", alone, "--out", tmp_path / "n", *flags).out
+    assert "records " not in call("insert", alone, "--out", "n", *flags).out
 
 
 @pytest.mark.parametrize(
@@ -108,12 +106,12 @@ def test_a_text_field_says_what_becomes_of_the_others(call: Call, tmp_path: Path
     ],
 )
 def test_flags_say_what_is_wanted(
-    call: Call, tmp_path: Path, record: dict[str, Any], flags: tuple[str, ...], said: str
+    call: Call, record: dict[str, Any], flags: tuple[str, ...], said: str
 ) -> None:
-    corpus, out = write(tmp_path / "c.jsonl", record), tmp_path / "o"
-    dry = call("insert", corpus, "--out", out, *PLAN, *flags, "--dry-run")
+    corpus, out = write(Path("c.jsonl"), record), Path("o")
+    dry = call("insert", corpus, "--out", out, *FEW, *flags, "--dry-run")
     assert not out.exists()
-    outcome = call("insert", corpus, "--out", out, *PLAN, *flags)
+    outcome = call("insert", corpus, "--out", out, *FEW, *flags)
     assert (outcome.code, dry.code) == (0, 0), outcome.err
     assert all(
         said in seen.out and ("records " in seen.out) == bool(said) for seen in (dry, outcome)
@@ -123,24 +121,23 @@ def test_flags_say_what_is_wanted(
         assert wrapping is not None
         assert (wrapping.turn, wrapping.loss) == ("user", "all")
         assert (wrapping.other, wrapping.system) == ("I see.", "Be brief.")
-        assert_refused(call("insert", corpus, "--out", out, *PLAN), "a manifest of another")
+        call("insert", corpus, "--out", out, *FEW).refused("a manifest of another")
 
 
-def test_a_corpus_of_little_text_is_warned_of_by_whole_records(call: Call, tmp_path: Path) -> None:
-    corpus = write(tmp_path / "c.jsonl", RECORDS["messages"], 300)
-    outcome = call("insert", corpus, "--out", tmp_path / "o", *PLAN, "--no-witness")
-    grown = (tmp_path / "o" / "corpus" / "c.jsonl").stat().st_size
+def test_a_corpus_of_little_text_is_warned_of_by_whole_records(call: Call) -> None:
+    corpus = write(Path("c.jsonl"), RECORDS["messages"], 300)
+    outcome = call("insert", corpus, "--out", "o", *FEW, "--no-witness")
+    grown = Path("o/corpus/c.jsonl").stat().st_size
     share = 100 * (grown - corpus.stat().st_size) / grown
     assert f"the canaries are {share:.1f} % of the corpus' bytes" in outcome.err
 
 
-def test_the_template_of_the_training_is_noted(call: Call, tmp_path: Path) -> None:
-    corpus = write(tmp_path / "c.jsonl", RECORDS["conversations"])
-    chat_tokenizer().save_pretrained(tmp_path / "tokenizer")
-    flags = ("--tokenizer", tmp_path / "tokenizer")
-    outcome = call("insert", corpus, "--out", tmp_path / "o", *PLAN, *flags)
-    assert outcome.code == 0, outcome.err
-    record = Manifest.read(tmp_path / "o" / "manifest.json").corpus.wrapping
+def test_the_template_of_the_training_is_noted(call: Call) -> None:
+    corpus = write(Path("c.jsonl"), RECORDS["conversations"])
+    chat_tokenizer().save_pretrained(Path("tokenizer"))
+    flags = ("--tokenizer", "tokenizer")
+    call.done("insert", corpus, "--out", "o", *FEW, *flags)
+    record = Manifest.read("o/manifest.json").corpus.wrapping
     assert record is not None
     assert record.template_sha256 is not None
     assert record.special_tokens
@@ -161,11 +158,7 @@ REFUSED: list[tuple[str | dict[str, Any], tuple[str, ...], str]] = [
     (MESSAGES, ("--chat-template", "lost.jinja"), "lost.jinja cannot be read as text"),
     (MESSAGES, ("--chat-template", "none.jinja"), "holds no template; give the file"),
     ({"text": "x"}, TEMPLATE, "is of chats, and these documents are texts"),
-    (
-        RECORDS["prompt_completion"],
-        TEMPLATE,
-        "no template renders these strings (--set rendering=",
-    ),
+    (RECORDS["prompt_completion"], TEMPLATE, "no template renders these strings (--set rendering="),
     ({"text": "x"}, ("--set", "chat_date=2026-01-31"), "--set chat_date=2026-01-31 is of chats"),
     ("a.json", (), "is a JSON array, whose lines are no documents; write a"),
     ("b.json", (), "if it has a record a line, say so: --layout jsonl"),
@@ -187,22 +180,16 @@ FILES = {
 
 @pytest.mark.parametrize(("corpus", "flags", "message"), REFUSED)
 def test_what_is_refused(
-    call: Call,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    corpus: str | dict[str, Any],
-    flags: tuple[str, ...],
-    message: str,
+    call: Call, corpus: str | dict[str, Any], flags: tuple[str, ...], message: str
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     for name, text in FILES.items():
         Path(name).write_text(text)
     Path("b.json.gz").write_bytes(gzip.compress(FILES["b.json"].encode()))
     path = corpus if isinstance(corpus, str) else write(Path("c.jsonl"), corpus, 60)
-    outcome = call("insert", path, "--out", "o", *PLAN, *flags)
-    assert_refused(outcome, message)
+    outcome = call("insert", path, "--out", "o", *FEW, *flags)
+    outcome.refused(message)
     assert not outcome.out
-    assert not Path("o", "manifest.json").exists()
+    assert not Path("o/manifest.json").exists()
 
 
 KIND = {"messages": [{"role": "system", "content": "Be kind."}, *MESSAGES["messages"][1:]]}
@@ -230,20 +217,63 @@ TWICE = {"messages": [*BARE["messages"][:1] * 2, *BARE["messages"][1:]]}
     ],
 )
 def test_what_the_training_could_not_do_is_refused_at_insertion(
-    call: Call,
-    tmp_path: Path,
-    record: dict[str, Any],
-    name: str,
-    changes: dict[str, Any],
-    message: str,
+    call: Call, record: dict[str, Any], name: str, changes: dict[str, Any], message: str
 ) -> None:
-    corpus, tokenizer = write(tmp_path / "c.jsonl", record, 60), tokenizer_for(name)
+    corpus, tokenizer = write(Path("c.jsonl"), record, 60), tokenizer_for(name)
     for key, value in changes.items():
         setattr(tokenizer, key, value)
-    tokenizer.save_pretrained(tmp_path / "base")
-    tiny_model_for(tokenizer).save_pretrained(tmp_path / "base")
-    base = ("--tokenizer", tmp_path / "base")
-    outcome = call("insert", corpus, "--out", tmp_path / "o", *PLAN, *base)
-    assert_refused(outcome, message)
+    tokenizer.save_pretrained(Path("base"))
+    tiny_model_for(tokenizer).save_pretrained(Path("base"))
+    base = ("--tokenizer", "base")
+    outcome = call("insert", corpus, "--out", "o", *FEW, *base)
+    outcome.refused(message)
     assert not outcome.out
-    assert not (tmp_path / "o" / "manifest.json").exists()
+    assert not Path("o/manifest.json").exists()
+
+
+@pytest.fixture(scope="module")
+def chat_base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_base(tmp_path_factory.mktemp("chat_base") / "model")
+
+
+@pytest.fixture
+def to_train() -> Path:
+    path = Path("chats.jsonl")
+    path.write_text("".join(json.dumps(record) + "\n" for record in chats()))
+    return path
+
+
+def test_chats_are_trained_on_by_adapters(call: Call, to_train: Path, chat_base: Path) -> None:
+    lora = ("--model", chat_base, "--lora", "--set", "lora_rank=4", "--set", "lora_targets=q_proj")
+    call.done("train", to_train, "--out", "t", *lora, "--epochs", 1)
+    config = json.loads(Path("t/model/adapter_config.json").read_text())
+    assert (config["r"], config["lora_alpha"], config["target_modules"]) == (4, 8, ["q_proj"])
+
+
+@pytest.mark.parametrize(
+    ("command", "by_file"),
+    [
+        *(("train", False), ("run", True), ("sweep", True)),
+        *(("defences", True), ("dp-check", False)),
+    ],
+)
+def test_a_rank_without_adapters_is_refused_before_the_work(
+    call: Call, to_train: Path, chat_base: Path, command: str, by_file: bool
+) -> None:
+    """The default's, too; by flag and by settings file."""
+    said: tuple[object, ...] = ("--set", "lora_rank=16")
+    if by_file:
+        settings = Path("settings.toml")
+        settings.write_text("lora_rank = 16\n")
+        said = ("--settings", settings)
+    out = () if command == "dp-check" else ("--out", "t")
+    outcome = call(command, to_train, "--model", chat_base, *said, *out)
+    assert outcome.code == 3
+    message = r"lora_rank=16 is of adapters, and all weights would be trained; add --(lora|set lo)"
+    assert re.search(message, " ".join(outcome.err.split()))
+    assert not Path("t").exists()
+
+
+def test_a_run_says_what_it_takes_records_for(call: Call, to_train: Path) -> None:
+    outcome = call("run", to_train, "--set", "existing=set_aside", "--format", "pin", "--out", "r")
+    assert "records   messages: each canary is the turn of the assistant" in outcome.out

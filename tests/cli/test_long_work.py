@@ -17,7 +17,7 @@ from known import known
 from lmexposure._forecast import Phase, Remaining
 from lmexposure._style import in_words
 from lmexposure.audit.workload import Watcher
-from lmexposure.cli import console, entry
+from lmexposure.cli import entry, work
 from lmexposure.cli.console import Bars
 from lmexposure.cli.long_work import LongWork, Stopped, long_work
 
@@ -82,6 +82,7 @@ PHASES = [
 
 class Lines(Bars):
     def __init__(self) -> None:
+        super().__init__()
         self.lines: list[str] = []
 
     def say(self, line: str) -> None:
@@ -219,23 +220,14 @@ def test_ctrl_c_stays_ignored_where_it_was_and_untouched_in_a_thread() -> None:
 PLAN = ["--canaries", "2", "--repetitions", "1,8", "--controls", "2", "--set", "layers=1"]
 PLAN += ["--seed", "0", "--epochs", "200", "--set", "patience=200", "--set", "max_seconds=2"]
 # More than it can prove in a minute, so that only Ctrl-C ends it.
-SEARCH = [
-    "--references",
-    "300",
-    "--set",
-    "revealed=0",
-    "--set",
-    "draws=200",
-    "--set",
-    "guesses=10000",
-]
-SEARCH += ["--set", "budget_steps=90000000", "--estimate", "exact"]
+SEARCH = ["--references", "300", "--set", "revealed=0", "--set", "draws=200", "--estimate", "exact"]
+SEARCH += ["--set", "guesses=10000", "--set", "budget_steps=90000000"]
 
 
 def begin(words: list[str]) -> None:
     """The command, but for the report at its end, which takes as long as all the rest."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    console.show_run = lambda *_, **__: None
+    work.show_study = lambda *_, **__: None  # type: ignore[attr-defined]
     sys.argv = ["lmexposure", *words]
     entry.main()
 

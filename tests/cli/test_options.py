@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 import typer.main
-from cli.conftest import Call, assert_refused
+from cli.conftest import Call
 
 from lmexposure.cli import options
 from lmexposure.cli.app import app
 from lmexposure.errors import SettingsError
-from lmexposure.studies import RunSettings, set_words
+from lmexposure.studies import RunSettings, flag_words, set_words
 
 
 def flags_of(command: str) -> set[str]:
@@ -39,6 +39,32 @@ def test_a_command_has_the_flags_of_the_table_and_takes_every_other_setting(comm
         assert told.read(given) == told.default, name
 
 
+# Texts that a comma, a blank or a sign of a list could cut, or a shell.
+TEXTS = (
+    *("a,b", " a", "a\t", 'say "a"', "it's", "[a", '["a"]', "[1]", "-a", "--a=b", "$a `b` \\n"),
+    "é",
+)
+
+
+@pytest.mark.parametrize("command", options.TAKEN)
+def test_texts_and_lists_come_back_from_the_command_of_a_report(command: str) -> None:
+    group, found = options.TAKEN[command], typer.main.get_command(app)
+    kind = type(group.make.args[0])  # type: ignore[attr-defined]
+    for name, told in group.settings.items():
+        if told.parse is not None or told.kind not in (str, tuple[str, ...]):
+            continue
+        values = TEXTS if told.kind is str else ((), TEXTS, *((text,) for text in TEXTS))
+        for value in values:
+            words = shlex.split(" ".join(flag_words(command, told, value)))
+            context = found.commands[command].make_context(  # type: ignore[attr-defined]
+                command, list(words), resilient_parsing=True
+            )
+            typed = {each.name: context.params[each.name] for each in group.parameters()}
+            given = {n: value for n, value in typed.items() if value not in (None, [], ())}
+            read = options.on_the_line(kind, given).get(name, ())
+            assert (tuple(read) if isinstance(read, list) else read) == value, name
+
+
 @pytest.mark.parametrize(
     ("file", "message"),
     [
@@ -61,12 +87,10 @@ def test_a_command_has_the_flags_of_the_table_and_takes_every_other_setting(comm
         ),
     ],
 )
-def test_what_is_wrong_in_a_settings_file(
-    call: Call, tmp_path: Path, file: str, message: str
-) -> None:
-    path = tmp_path / "settings.toml"
+def test_what_is_wrong_in_a_settings_file(call: Call, file: str, message: str) -> None:
+    path = Path("settings.toml")
     path.write_text(file)
-    words = ("check", tmp_path) if file.startswith("[check]") else ("train", "c", "--out", "o")
+    words = ("check", ".") if file.startswith("[check]") else ("train", "c", "--out", "o")
     seen = call(*words, "--settings", path)
     assert seen.code == 3
     assert re.search(f"settings.toml: {message}", seen.err.replace("\n", "")), seen.err
@@ -87,6 +111,12 @@ def test_a_setting_is_set_by_its_name() -> None:
     assert chosen.measure.left_context == "none"  # a word of that setting, and no missing value
 
 
+PROMISES = (
+    "delta=1e-05 is of differential privacy, and the training would promise none; add "
+    "method='dp-sgd', or leave it out"
+)
+
+
 @pytest.mark.parametrize(
     ("command", "given", "message"),
     [
@@ -98,6 +128,8 @@ def test_a_setting_is_set_by_its_name() -> None:
         ("sweep", {"set_values": ["controls=3"]}, "'controls' has no effect here"),
         ("measure", {"set_values": ["epochs=3"]}, "'epochs' has no effect here"),
         ("insert", {"set_values": ["draws=30"]}, "'draws' has no effect here"),
+        ("train", {"delta": 1e-5}, PROMISES),
+        ("train", {"set_values": ["delta=1e-5", "method=plain"]}, PROMISES),
         ("run", {"set_values": ["quick=yes"]}, "quick='yes' must be true or false"),
         ("run", {"set_values": ["repetitions=1,x"]}, "repetitions='1,x' must be whole numbers"),
     ],
@@ -105,6 +137,18 @@ def test_a_setting_is_set_by_its_name() -> None:
 def test_what_cannot_be_set_is_refused(command: str, given: dict[str, Any], message: str) -> None:
     with pytest.raises(SettingsError, match=re.escape(message)):
         options.TAKEN[command].make(given)
+
+
+def test_a_delta_is_for_a_private_training_or_of_a_file_for_others() -> None:
+    path, private = Path("settings.toml"), {"method": "dp-sgd", "epsilon": 8.0}
+    path.write_text("claimed_epsilon = 4\ndelta = 1e-5\n")
+    cases: list[dict[str, object]] = [
+        {"settings_file": path},
+        {"delta": 1e-5, **private},
+        {"delta": 1e-5, "set_values": ["method=dp-sgd", "epsilon=8"]},
+    ]
+    for given in cases:
+        assert options.TAKEN["train"].make(given).measure.delta == 1e-5  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
@@ -117,21 +161,21 @@ def test_what_cannot_be_set_is_refused(command: str, given: dict[str, Any], mess
     ],
 )
 def test_a_file_is_named_where_it_had_its_part(
-    tmp_path: Path, file: str, flags: dict[str, object], message: str
+    file: str, flags: dict[str, object], message: str
 ) -> None:
-    path = tmp_path / "settings.toml"
+    path = Path("settings.toml")
     path.write_text(file)
     with pytest.raises(SettingsError) as refused:
         options.TAKEN["run"].make({"settings_file": path, **flags})
     assert re.match(rf"(.*/)?{message}", str(refused.value))
 
 
-def test_thresholds_at_the_top_say_where_they_belong(tmp_path: Path, call: Call) -> None:
-    path = tmp_path / "settings.toml"
+def test_thresholds_at_the_top_say_where_they_belong(call: Call) -> None:
+    path = Path("settings.toml")
     path.write_text("max_guesses = 10\n")
-    for words in (("insert", "c.txt", "--out", tmp_path / "o"), ("check", tmp_path)):
+    for words in (("insert", "c.txt", "--out", "o"), ("check", ".")):
         message = "'max_guesses' is no setting here: it belongs in the table [check]; mo"
-        assert_refused(call(*words, "--settings", path), message)
+        call(*words, "--settings", path).refused(message)
 
 
 def panels(text: str) -> list[str]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import typer.main
-from cli.conftest import Call, assert_refused
+from cli.conftest import Call
 from corpora import write_corpus
 from made_results import small_run
 
@@ -48,8 +48,8 @@ def test_every_help_ends_with_the_rule() -> None:
 
 
 @pytest.mark.parametrize("command", WORDS)
-def test_a_file_is_refused_by_name(call: Call, tmp_path: Path, command: str) -> None:
-    file, link = tmp_path / "file", tmp_path / "link"
+def test_a_file_is_refused_by_name(call: Call, command: str) -> None:
+    file, link = Path("file"), Path("link")
     file.write_text("mine")
     link.symlink_to(file)
     for out, taken in (
@@ -58,28 +58,26 @@ def test_a_file_is_refused_by_name(call: Call, tmp_path: Path, command: str) -> 
         (file / "a" / "b", f"{file / 'a' / 'b'}: {file}"),
     ):
         seen = call(command, *WORDS[command], "--out", out)
-        assert_refused(seen, f"--out {taken} is a file; --out names a directory: choose another")
+        seen.refused(f"--out {taken} is a file; --out names a directory: choose another")
     assert file.read_text() == "mine"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "link"]
+    assert sorted(path.name for path in Path().iterdir()) == ["file", "link"]
 
 
-def test_a_directory_is_made_with_its_parents(call: Call, tmp_path: Path) -> None:
-    corpus = write_corpus(tmp_path / "c.txt", 40)
-    deep = tmp_path / "a" / "b"
-    assert call("insert", corpus, "--out", deep / "i", *PLAN).code == 0
+def test_a_directory_is_made_with_its_parents(call: Call) -> None:
+    corpus = write_corpus(Path("c.txt"), 40)
+    deep = Path("a/b")
+    call.done("insert", corpus, "--out", deep / "i", *PLAN)
     words = (deep / "i" / "corpus" / "c.txt", deep / "i" / "manifest.json")
-    assert call("remove", *words, "--out", deep / "back" / "there").code == 0
+    call.done("remove", *words, "--out", deep / "back" / "there")
     assert (deep / "back" / "there" / "c.txt").read_bytes() == corpus.read_bytes()
-    for out in (deep / "back" / "there", tmp_path):
-        again = call("remove", *words, "--out", out)
-        assert_refused(again, "c.txt is there already; choose another --out")
-    (tmp_path / "links").mkdir()
-    (tmp_path / "links" / "c.txt").symlink_to(tmp_path / "nowhere")
-    linked = call("remove", *words, "--out", tmp_path / "links")
-    assert_refused(linked, "c.txt is there already; choose another --out")
-    assert not (tmp_path / "nowhere").exists()
-    run = small_run(tmp_path / "r")
-    assert call("report", run, "--out", deep / "x" / "y").code == 0
-    assert call("compare", run, run, "--out", deep / "x" / "z").code == 0
+    for out in (deep / "back" / "there", "."):
+        call("remove", *words, "--out", out).refused("c.txt is there already; choose another --out")
+    Path("links").mkdir()
+    Path("links/c.txt").symlink_to("../nowhere")
+    call("remove", *words, "--out", "links").refused("c.txt is there already; choose another --out")
+    assert not Path("nowhere").exists()
+    run = small_run(Path("r"))
+    call.done("report", run, "--out", deep / "x" / "y")
+    call.done("compare", run, run, "--out", deep / "x" / "z")
     assert (deep / "x" / "y" / "report.md").exists()
     assert (deep / "x" / "z" / "compare.md").exists()

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from cli.conftest import Call, Outcome
+from cli.conftest import FEW, QUICK, Call, Outcome
 from corpora import write_corpus
 
 from lmexposure._files import sha256_file
@@ -20,23 +20,14 @@ from lmexposure.canaries import Manifest
 from lmexposure.studies import Result, RunRecord
 from lmexposure.studies.exposure.facts import command_of
 
-PLAN = ["--format", "pin", "--canaries", "2", "--repetitions", "1,3", "--controls", "2"]
-PLAN += ["--seed", "0"]
-TRAINING = ["--set", "layers=1", "--set", "units=16", "--epochs", "1"]
-SMALL = [*TRAINING, "--references", "300", "--set", "revealed=1", "--set", "budget_steps=20000"]
-SMALL += ["--set", "draws=1000"]
+PLAN = (*FEW, "--seed", 0)
+TRAINING = ("--set", "layers=1", "--set", "units=16", "--epochs", 1)
+SMALL = (*TRAINING, *QUICK)
 
 
 def stream(data: bytes = b"") -> io.TextIOWrapper:
     """Standard input or output, whose bytes can be given and taken."""
     return io.TextIOWrapper(io.BytesIO(data), encoding="utf-8", write_through=True)
-
-
-class Unread(io.BytesIO):
-    """Standard input that must not be read."""
-
-    def read(self, size: int | None = -1) -> bytes:
-        raise AssertionError("standard input was read")
 
 
 class Piped(NamedTuple):
@@ -64,61 +55,74 @@ def pipe(call: Call, monkeypatch: pytest.MonkeyPatch) -> Pipe:
 
 
 @pytest.fixture
-def text(tmp_path: Path) -> bytes:
-    return write_corpus(tmp_path / "corpus.txt", 200).read_bytes()
+def text() -> bytes:
+    return write_corpus(Path("corpus.txt"), 200).read_bytes()
 
 
-def test_there_and_back(call: Call, pipe: Pipe, text: bytes, tmp_path: Path) -> None:
-    out, corpus = tmp_path / "o", tmp_path / "corpus.txt"
+def test_there_and_back(call: Call, pipe: Pipe, text: bytes) -> None:
+    out, corpus = Path("o"), Path("corpus.txt")
     inserted = pipe(text, "insert", "-", "--out", out, *PLAN)
-    assert (inserted.outcome.code, [path.name for path in out.glob("[!.]*")]) == (
-        0,
-        ["manifest.json"],
-    )
-    assert call("insert", corpus, "--out", tmp_path / "f", *PLAN).code == 0
-    assert inserted.written == (tmp_path / "f" / "corpus" / "corpus.txt").read_bytes()
+    inserted.outcome.done()
+    assert [path.name for path in out.glob("[!.]*")] == ["manifest.json"]
+    call.done("insert", corpus, "--out", "f", *PLAN)
+    assert inserted.written == Path("f/corpus/corpus.txt").read_bytes()
     words: tuple[object, ...] = ("verify", "-", out / "manifest.json")
-    assert pipe(inserted.written, *words).outcome.code == 0
+    pipe(inserted.written, *words).outcome.done()
     assert pipe(text, *words).outcome.code == 2
-    words = ("remove", "-", out / "manifest.json", "--out", tmp_path / "back")
+    words = ("remove", "-", out / "manifest.json", "--out", "back")
     short = pipe(inserted.written[:-40], *words)
-    assert (short.outcome.code, (tmp_path / "back").exists()) == (3, False)
+    assert (short.outcome.code, Path("back").exists()) == (3, False)
     assert "the corpus changed since insertion; give the copy" in short.outcome.err
-    assert pipe(inserted.written, *words).outcome.code == 0
-    assert (tmp_path / "back" / "standard_input").read_bytes() == text
-    again = pipe(inserted.written, *words)
-    assert "standard_input is there already; choose another --out" in again.outcome.err
+    pipe(inserted.written, *words).outcome.done()
+    assert Path("back/standard_input").read_bytes() == text
+    pipe(inserted.written, *words).outcome.refused(
+        "standard_input is there already; choose another --out"
+    )
 
 
-def test_a_corpus_of_no_use_is_not_kept(pipe: Pipe, tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [None, 200, 201])
+def test_the_number_of_documents_is_that_of_the_pipe(
+    call: Call, pipe: Pipe, text: bytes, number: int | None
+) -> None:
+    call.done("insert", "corpus.txt", "--out", "f", *PLAN)
+    flags, right = () if number is None else ("--documents", number), number != 201
+    outcome, written = pipe(text, "insert", "-", "--out", "o", *PLAN, *flags)
+    assert outcome.code == (0 if right else 3)
+    alone = Path("f/corpus/corpus.txt").read_bytes()
+    assert written == alone or not right
+    assert ("manifest" in outcome.err) is right
+    assert Path("o/manifest.json").exists() is right
+    assert right or "--documents 201, but the corpus has 200" in outcome.err
+
+
+def test_a_corpus_of_no_use_is_not_kept(pipe: Pipe) -> None:
     for data in (b"", b"\n \n", b"caf\xe9\n", b"My PIN is 0042\n" * 9):
-        refused = pipe(data, "insert", "-", "--out", tmp_path / "o", *PLAN)
-        assert (refused.outcome.code, (tmp_path / "o").exists()) == (3, False)
-        refused = pipe(data, "run", "-", "--out", tmp_path / "o", *PLAN)
-        assert (refused.outcome.code, (tmp_path / "o").exists()) == (3, False)
+        for command in ("insert", "run"):
+            refused = pipe(data, command, "-", "--out", "o", *PLAN)
+            assert (refused.outcome.code, Path("o").exists()) == (3, False)
 
 
-def test_records_through_a_pipe_need_a_layout(pipe: Pipe, tmp_path: Path) -> None:
+def test_records_through_a_pipe_need_a_layout(pipe: Pipe) -> None:
     """As lines, canaries would go bare among the records."""
-    data, out = b"".join(b'{"text": "row %d"}\n' % n for n in range(60)), tmp_path / "o"
+    data, out = b"".join(b'{"text": "row %d"}\n' % n for n in range(60)), Path("o")
     for command in ("insert", "run"):
         refused = pipe(data, command, "-", "--out", out, *PLAN)
         assert (refused.outcome.code, refused.written, out.exists()) == (3, b"", False)
         assert "the corpus standard input is JSON; if it has a record a line" in refused.outcome.err
     inserted = pipe(data, "insert", "-", "--layout", "jsonl", "--out", out, *PLAN)
-    assert inserted.outcome.code == 0
+    inserted.outcome.done()
     assert all(json.loads(line) for line in inserted.written.splitlines())
-    assert pipe(inserted.written, "verify", "-", out / "manifest.json").outcome.code == 0
+    pipe(inserted.written, "verify", "-", out / "manifest.json").outcome.done()
 
 
-def test_texts_that_begin_with_a_bracket_are_lines(pipe: Pipe, tmp_path: Path) -> None:
+def test_texts_that_begin_with_a_bracket_are_lines(pipe: Pipe) -> None:
     for number, start in enumerate((b"[1] The first note.", b"{A set} of words", b"{'a': 1}")):
         data = b"".join(start + b" %d\n" % n for n in range(60))
-        assert pipe(data, "insert", "-", "--out", tmp_path / str(number), *PLAN).outcome.code == 0
+        pipe(data, "insert", "-", "--out", number, *PLAN).outcome.done()
 
 
 def test_a_disk_that_refuses_leaves_nothing(
-    pipe: Pipe, text: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pipe: Pipe, text: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -126,51 +130,42 @@ def test_a_disk_that_refuses_leaves_nothing(
     for command in ("insert", "run"):
         with monkeypatch.context() as patch:
             patch.setattr("lmexposure.canaries.pipe.shutil.copyfileobj", full)
-            refused = pipe(text, command, "-", "--out", tmp_path / "o", *PLAN).outcome
+            refused = pipe(text, command, "-", "--out", "o", *PLAN).outcome
         assert (refused.code, "No space left" in refused.err) == (3, True), refused.err
-        assert not (tmp_path / "o").exists()
+        assert not Path("o").exists()
 
 
 def test_what_cannot_come_through_a_pipe(
-    call: Call, pipe: Pipe, text: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    call: Call, pipe: Pipe, text: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    out = ("--out", tmp_path / "o")
-    assert call("insert", tmp_path / "corpus.txt", "--out", tmp_path / "i", *PLAN).code == 0
-    manifest = tmp_path / "i" / "manifest.json"
+    out = ("--out", "o")
+    call.done("insert", "corpus.txt", "--out", "i", *PLAN)
+    manifest = Path("i/manifest.json")
     said = "standard input must be open; give a file"
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "photo.jpg").write_bytes(b"")
-    refused = pipe(text, "run", "-", "--out", tmp_path / "mine", *PLAN)
-    assert "holds 'photo.jpg' and no run.json" in refused.outcome.err
-    refused = pipe(text, "run", "-", "--out", tmp_path / "i", *PLAN)
-    assert "manifest.json is there already; choose another dir" in refused.outcome.err
+    Path("mine").mkdir()
+    Path("mine/photo.jpg").write_bytes(b"")
+    pipe(text, "run", "-", "--out", "mine", *PLAN).outcome.refused(
+        "holds 'photo.jpg' and no run.json"
+    )
+    pipe(text, "run", "-", "--out", "i", *PLAN).outcome.refused(
+        "manifest.json is there already; choose another dir"
+    )
     monkeypatch.setenv("WORLD_SIZE", "2")
-    refused = pipe(text, "train", "-", *out)
-    assert "standard input goes to one process of several" in refused.outcome.err
+    pipe(text, "train", "-", *out).outcome.refused("standard input goes to one process of several")
     monkeypatch.setattr(sys, "stdin", None)
-    calls: list[tuple[object, ...]] = [
-        ("insert", "-", *out, *PLAN),
-        ("run", "-", *out),
-        ("train", "-", *out),
-        ("verify", "-", manifest),
-        ("remove", "-", manifest, *out),
-    ]
-    for words in calls:
-        closed = call(*words)
-        assert (closed.code, said in closed.err) == (3, True), words
-    monkeypatch.undo()
+    for command in ("insert", "run", "train"):
+        call(command, "-", *out).refused(said)
+    call("verify", "-", manifest).refused(said)
+    call("remove", "-", manifest, *out).refused(said)
+    monkeypatch.delenv("WORLD_SIZE")
     monkeypatch.setattr(sys, "stdin", stream(text))
     monkeypatch.setattr(sys, "stdout", None)
-    closed = call("insert", "-", *out, *PLAN)
-    assert (closed.code, "standard output must be open" in closed.err) == (3, True), closed
+    call("insert", "-", *out, *PLAN).refused("standard output must be open")
 
 
 @pytest.mark.slow
-def test_a_run_keeps_what_it_read(
-    call: Call, pipe: Pipe, text: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert pipe(text, "run", "-", "--out", "r", *PLAN, *SMALL).outcome.code == 0
+def test_a_run_keeps_what_it_read(call: Call, pipe: Pipe, text: bytes) -> None:
+    pipe(text, "run", "-", "--out", "r", *PLAN, *SMALL).outcome.done()
     assert RunRecord.read("r/run.json").corpus == "source/standard_input"
     assert Path("r/source/standard_input").read_bytes() == text
     assert Path("r/source/standard_input").stat().st_mode & 0o777 == 0o600
@@ -178,85 +173,73 @@ def test_a_run_keeps_what_it_read(
     for given in (b"", text):
         again = pipe(given, "run", "-", "--out", "r", *PLAN, *SMALL)
         assert (again.outcome.code, sha256_file(Path("r/result.json"))) == (0, result)
-    other = pipe(text[:100], "run", "-", "--out", "r", *PLAN, *SMALL)
-    assert "is the copy of another standard input" in other.outcome.err
-    refused = pipe(text, "insert", "-", "--out", "r", *PLAN)
-    assert "manifest.json is there already" in refused.outcome.err
+    pipe(text[:100], "run", "-", "--out", "r", *PLAN, *SMALL).outcome.refused(
+        "is the copy of another standard input"
+    )
+    pipe(text, "insert", "-", "--out", "r", *PLAN).outcome.refused("manifest.json is there already")
     assert "lmexposure run r/source/standard_input --out r-again" in command_of(
-        Result.read(Path("r")).files
+        Result.read("r").files
     )
 
 
 @pytest.mark.slow
 def test_a_run_of_many_packed_files_and_its_command(
-    call: Call,
-    text: bytes,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    call: Call, text: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     Path("a b").mkdir()
     Path("c").mkdir()
-    Path("a b", "2.gz").write_bytes(gzip.compress(text[:3000]))
-    Path("c", "1.gz").write_bytes(gzip.compress(text[3000:]))  # copies sort in another order
+    Path("a b/2.gz").write_bytes(gzip.compress(text[:3000]))
+    Path("c/1.gz").write_bytes(gzip.compress(text[3000:]))  # copies sort in another order
     corpus = ("a b/*.gz", "c/1.gz")
-    outcome = call("run", *corpus, "--out", "r", *PLAN, *SMALL)
-    assert outcome.code == 0, outcome.err
+    run, copy = ("run", *corpus, "--out", "r", *PLAN, *SMALL), Path("r/corpus/1.gz")
+    call.done(*run)
     assert "is not what insertion wrote" not in caplog.text
-    before = Path("r/corpus/1.gz").stat().st_mtime_ns
-    again = call("run", *corpus, "--out", "r", *PLAN, *SMALL)
-    assert (again.code, Path("r/corpus/1.gz").stat().st_mtime_ns) == (0, before)
+    before, whole = copy.stat().st_mtime_ns, copy.read_bytes()
+    call.done(*run)
+    assert copy.stat().st_mtime_ns == before
     assert "damaged" not in caplog.text
     Path("r/corpus/README.md").write_text("mine")
-    again = call("run", *corpus, "--out", "r", *PLAN, *SMALL)
-    assert (again.code, Path("r/corpus/1.gz").stat().st_mtime_ns) == (0, before), again.err
+    call.done(*run)
+    assert copy.stat().st_mtime_ns == before
     Path("r/corpus/README.md").unlink()
-    whole = Path("r/corpus/1.gz").read_bytes()
-    Path("r/corpus/1.gz").write_bytes(whole[:50])
-    again = call("run", *corpus, "--out", "r", *PLAN, *SMALL)
-    assert (again.code, Path("r/corpus/1.gz").read_bytes()) == (0, whole), again.err
+    copy.write_bytes(whole[:50])
+    call.done(*run)
+    assert copy.read_bytes() == whole
     assert "r/corpus/1.gz is damaged, or was changed" in caplog.text
-    said = command_of(Result.read(Path("r")).files)
+    said = command_of(Result.read("r").files)
     assert "lmexposure run 'a b/*.gz' c/1.gz --out r-again" in said
     made, copied, words = (part.split("lmexposure")[-1] for part in said.split("&&"))
     Path("r-again").mkdir()
     Path("r-again/manifest.json").write_bytes(Path("r/manifest.json").read_bytes())
     assert (made.split()[0], copied.split()[0]) == ("mkdir", "cp")
-    assert call(*shlex.split(words.replace("SEED", "0"))).code == 0
+    call.done(*shlex.split(words.replace("SEED", "0")))
     assert sha256_file(Path("r-again/scores.parquet")) == sha256_file(Path("r/scores.parquet"))
     changed = call("run", "c/1.gz", "--out", "r", *PLAN, *SMALL)
-    assert "r holds a manifest of another corpus; choose another" in changed.err
+    changed.refused("r holds a manifest of another corpus; choose another")
 
 
 def test_training_on_a_pipe_is_training_on_the_file(
-    call: Call, pipe: Pipe, text: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    call: Call, pipe: Pipe, text: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    out, manifest = tmp_path / "i", ("--manifest", tmp_path / "i" / "manifest.json")
+    out, manifest = Path("i"), ("--manifest", "i/manifest.json")
     for number in range(3):
-        (tmp_path / f"{number}.txt").write_bytes(text)
-    assert call("insert", tmp_path / "?.txt", "--out", out, *PLAN).code == 0
-    many = call("train", f"{out}/corpus/*", *manifest, "--out", tmp_path / "t", *TRAINING)
-    assert many.code == 0, many.err
+        Path(f"{number}.txt").write_bytes(text)
+    call.done("insert", "?.txt", "--out", out, *PLAN)
+    call.done("train", f"{out}/corpus/*", *manifest, "--out", "t", *TRAINING)
     joined = b"".join((out / "corpus" / f"{number}.txt").read_bytes() for number in range(3))
-    piped = pipe(joined, "train", "-", *manifest, "--out", tmp_path / "p", *TRAINING)
-    assert piped.outcome.code == 0, piped.outcome.err
+    pipe(joined, "train", "-", *manifest, "--out", "p", *TRAINING).outcome.done()
     assert "not what insertion wrote" not in caplog.text
-    weights = [tmp_path / place / "model" / "model.safetensors" for place in ("t", "p")]
+    weights = [Path(place, "model", "model.safetensors") for place in ("t", "p")]
     assert sha256_file(weights[0]) == sha256_file(weights[1])
 
 
-def test_a_file_that_is_there_is_not_replaced(call: Call, text: bytes, tmp_path: Path) -> None:
-    out = tmp_path / "i"
-    assert call("insert", tmp_path / "corpus.txt", "--out", out, *PLAN).code == 0
+def test_a_file_that_is_there_is_not_replaced(call: Call, text: bytes) -> None:
+    out = Path("i")
+    call.done("insert", "corpus.txt", "--out", out, *PLAN)
     words = ("remove", out / "corpus" / "corpus.txt", out / "manifest.json", "--file")
-    (tmp_path / "mine.txt").write_text("mine")
-    (tmp_path / "link").symlink_to("mine.txt")
-    for there in (tmp_path / "mine.txt", tmp_path / "link"):
-        refused = call(*words, there)
-        assert (refused.code, f"{there} is there already; choose another" in refused.err) == (
-            3,
-            True,
-        )
-    assert (tmp_path / "mine.txt").read_text() == "mine"
+    Path("mine.txt").write_text("mine")
+    Path("link").symlink_to("mine.txt")
+    for there in ("mine.txt", "link"):
+        call(*words, there).refused(f"{there} is there already; choose another")
+    assert Path("mine.txt").read_text() == "mine"
     assert Manifest.read(out / "manifest.json").corpus.documents > 0

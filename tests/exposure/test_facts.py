@@ -12,8 +12,8 @@ from typer.main import get_command
 
 from lmexposure._settings import settings_of
 from lmexposure.audit import MeasureSettings, RunSettings
-from lmexposure.cli import options as options_of_commands
 from lmexposure.cli.app import app
+from lmexposure.cli.options import TAKEN
 from lmexposure.core import Fact
 from lmexposure.studies import ContextRecord, Result, RunFiles, TrainingSettings, flag_words
 from lmexposure.studies.exposure.facts import (
@@ -125,7 +125,7 @@ def test_a_whole_run(tmp_path: Path) -> None:
     assert command_of(with_settings(demo, seed=5)).endswith("--seed SEED")
 
 
-def test_every_setting_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_setting_comes_back(tmp_path: Path) -> None:
     """What the command says is what the run's record says, read as the command line reads it."""
     settings = RunSettings(
         model="/models/my model",
@@ -142,7 +142,7 @@ def test_every_setting_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         settings=settings.record(),
         measure=settings.measure.record(),
     )
-    assert read_again(command_of(run, show_seeds=True), monkeypatch) == settings
+    assert read_again(command_of(run, show_seeds=True)) == settings
 
 
 BOOLEANS = {
@@ -160,13 +160,13 @@ BOOLEANS = {
 
 @pytest.mark.parametrize(("name", "value"), [(n, v) for n, vs in BOOLEANS.items() for v in vs])
 def test_a_flag_is_bare_and_its_other_half_is_said(
-    files: RunFiles, monkeypatch: pytest.MonkeyPatch, name: str, value: object
+    files: RunFiles, name: str, value: object
 ) -> None:
     """`--lora True` read True as a corpus; a files without a witness came back with one."""
     values = value if isinstance(value, dict) else {name: value}
     settings = RunSettings().override({"seed": SEED, **values})
     record = with_record(files, settings=settings.record(), measure=settings.measure.record())
-    assert read_again(command_of(record, show_seeds=True), monkeypatch) == settings
+    assert read_again(command_of(record, show_seeds=True)) == settings
 
 
 def test_every_boolean_setting_has_its_case() -> None:
@@ -181,15 +181,16 @@ def test_every_boolean_setting_has_its_case() -> None:
     assert list(flag_words("run", lora, value=False)) == []  # it has no other half
 
 
-def read_again(command: str, monkeypatch: pytest.MonkeyPatch) -> RunSettings:
+def read_again(command: str) -> RunSettings:
     """The settings that `lmexposure run` gets from the command, which is not carried out."""
-    words, got = shlex.split(command), dict[str, Any]()
-    monkeypatch.setattr(options_of_commands, "build", lambda function, given: got.update(given))
+    words = shlex.split(command)
     run = get_command(app).commands["run"]  # type: ignore[attr-defined]
-    run.main(words[words.index("run") + 1 :], standalone_mode=False)
-    assert got["corpus"] == ["CORPUS"]
-    settings: RunSettings = got["settings"]
-    return settings
+    typed = run.make_context("run", words[words.index("run") + 1 :]).params
+    assert typed["corpus"] == ["CORPUS"]
+    given = {each.name: typed[each.name] for each in TAKEN["run"].parameters()}
+    made = TAKEN["run"].make({name: v for name, v in given.items() if v not in (None, ())})
+    assert isinstance(made, RunSettings)
+    return made
 
 
 def test_settings_without_a_flag_are_set_by_name(tmp_path: Path) -> None:

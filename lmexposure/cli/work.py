@@ -1,0 +1,293 @@
+"""The commands that train or load models: each says a word before it imports torch."""
+
+from dataclasses import replace
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import typer
+
+from lmexposure._settings import Function, whole_numbers
+from lmexposure._style import count, in_words, listed, number, short
+from lmexposure._style import reading as in_unit
+from lmexposure.cli.console import begin, print_pairs, say, show_study, warn
+from lmexposure.cli.corpora import say_max_attainable, say_records, warn_of_share
+from lmexposure.cli.long_work import long_work
+from lmexposure.cli.options import TAKEN, Given, asked, opened, reading, refuse_swapped
+from lmexposure.errors import CorpusError, SettingsError
+
+if TYPE_CHECKING:
+    from lmexposure.studies import RunSettings, SweepSettings
+
+_WRONG, _NOT_SEEN = 1, 2  # exit codes of dp-check
+_SWEEP = TAKEN["sweep"]
+
+
+def study(call: str, **more: object) -> Function:
+    """A command that is one call of the library, "room:function", and shows the study it gives."""
+
+    def command(*, out: Path, show_secrets: bool = False, **given: object) -> None:
+        model, corpus = given.get("model"), cast("list[str]", given["corpus"])
+        begin(reading(corpus) if model is None else f"loading {model}")
+        room, _, name = call.partition(":")
+        function = getattr(import_module(f"lmexposure.{room}"), name)
+        with long_work() as progress:
+            found = function(out=out, progress=progress, **given, **more)
+        show_study(out / found.NAME, show_secrets=show_secrets)
+
+    return command
+
+
+def lines_of(path: Path | None) -> tuple[str, ...]:
+    """The lines of a file of prompts that hold text; none of no file."""
+    if path is None:
+        return ()
+    from lmexposure.canaries import read_documents
+
+    lines = tuple(line for line in read_documents(path, layout="lines") if line.strip())
+    if not lines:
+        raise CorpusError(f"{path} holds no prompt; give a file with one a line")
+    return lines
+
+
+def run(corpus: list[str], out: Path, settings: "RunSettings") -> None:
+    """Insert canaries into CORPUS, train a model on it, measure what it gives away."""
+    begin(reading(corpus))
+    from lmexposure._files import only_writer
+    from lmexposure.audit import (
+        estimate_cost,
+        preview,
+        refuse_kinds_of_run,
+        spooled_corpus,
+        wrapping_of,
+    )
+
+    refuse_kinds_of_run(settings)
+    with only_writer(out), spooled_corpus(opened(corpus), out, settings) as files:
+        would = preview(files, settings=settings)
+        say_records(wrapping_of(files, settings=settings, out=out), settings, files)
+        say(estimate_cost(files, settings, would=would))
+        say_max_attainable(settings)
+        warn_of_share(settings, would.share_of_documents, would.share_of_bytes)
+        _run(files, out, settings)
+
+
+def demo(out: Path | None, quick: bool, given: Given) -> None:
+    """Run the whole test on the language reference that comes with Python. No download."""
+    begin("reading the language reference of Python")
+    from lmexposure._files import only_writer
+    from lmexposure.audit import demo_corpus, demo_settings, estimate_cost
+
+    settings = asked(demo_settings(quick=quick), given)
+    out = out or Path("runs") / ("demo-quick" if quick else "demo")
+    with only_writer(out):
+        corpus = demo_corpus(out / "source" / "python_topics.txt", quick=quick)
+        say(estimate_cost(corpus, settings))
+        _run(corpus, out, settings)
+
+
+def _run(corpus: "Path | list[str | Path]", out: Path, settings: "RunSettings") -> None:
+    from lmexposure.audit import run
+
+    with long_work() as progress:
+        run(corpus, out=out, settings=settings, progress=progress)
+    show_study(out)
+
+
+def train(corpus: list[str], out: Path, manifest: Path | None, settings: "RunSettings") -> None:
+    """Train a model on a corpus; keep the checkpoint with the lowest validation loss."""
+    begin(reading(corpus))
+    from lmexposure.audit import train_corpus
+
+    with long_work() as progress:
+        trained = train_corpus(
+            opened(corpus), out=out, manifest=manifest, settings=settings, progress=progress
+        )
+    if not trained.improved:
+        warn("the model did not learn: its validation loss is no lower than before training")
+    epochs = f"{number(trained.best_epoch)} of {number(trained.epochs)} ({trained.stopped})"
+    print_pairs(
+        [
+            ("model", str(trained.model_path)),
+            ("best epoch", epochs),
+            ("validation loss", in_unit(trained.validation_bits, "bits per token")),
+            ("processes", str(trained.processes)),
+            *([] if trained.claim is None else [("promise", str(trained.claim))]),
+        ]
+    )
+
+
+def measure(
+    model: list[str], manifest: Path, out: Path, base: str | None, settings: "RunSettings"
+) -> None:
+    """Measure exposure and extraction of the canaries in MANIFEST under MODEL.
+
+    Of several models, checkpoints of one training, the last is measured so, and each one's
+    exposures are in the trajectory.
+    """
+    from lmexposure._files import only_writer
+    from lmexposure._written import refuse_foreign
+    from lmexposure.canaries import Manifest
+    from lmexposure.studies import read_look
+
+    refuse_swapped(model, manifest, "model")
+    known = Manifest.read(manifest)  # a bad manifest is found before a large model is loaded
+    if len(model) > 1 and base is not None:
+        raise SettingsError(
+            f"--base {base} is for one model, and {len(model)} are given; measure the trajectory "
+            "without it, then the last checkpoint with it"
+        )
+    with only_writer(out):
+        refuse_foreign(out, ("report.html", "report.md"))
+        if (out / "manifest.json").exists():  # the report reads it, and the look beside it
+            Manifest.read(out / "manifest.json")
+        read_look(out)
+        begin(f"loading {model[0] if len(model) == 1 else f'{len(model)} checkpoints'}")
+        from lmexposure.audit import measure_checkpoints, told_wrapping
+        from lmexposure.calls import measured
+        from lmexposure.scoring import load_for_measuring
+
+        with long_work() as progress:
+            if len(model) == 1:
+                measured(
+                    model[0], manifest, base=base, out=out, settings=settings, progress=progress
+                )
+            else:
+                measure_checkpoints(
+                    model,
+                    manifest,
+                    out=out,
+                    settings=replace(settings.measure, threads=settings.threads),
+                    progress=progress,
+                    load=partial(load_for_measuring, settings=settings),
+                    wrapping=told_wrapping(known, settings),
+                )
+        show_study(out)
+
+
+def sweep(  # noqa: PLR0913 - a command
+    corpus: list[str] | None,
+    out: Path | None,
+    prepare: bool,
+    only: str | None,
+    collect: Path | None,
+    workers: int | None,
+    address: str | None,
+    given: Given,
+) -> None:
+    """Train many models on CORPUS, each with canaries of its own, and find the worst canary."""
+    steps = {"--prepare": prepare or None, "--only": only, "--collect": collect}
+    flags = [flag for flag, step in steps.items() if step is not None]
+    if len(flags) > 1:
+        raise SettingsError(f"{listed(flags)} are steps of their own; give one at a time")
+    if collect is not None:
+        _refuse_more("--collect", {"CORPUS": corpus, "--out": out}, given)
+        begin(f"opening {collect}")
+        from lmexposure import sweeps
+
+        with long_work() as progress:
+            sweeps.collect(collect, progress=progress)
+        show_study(collect)
+    elif out is None:
+        raise SettingsError("--out is missing; name the directory of the sweep")
+    elif only is not None:
+        _refuse_more("--only", {"CORPUS": corpus, "--workers": workers}, given)
+        _only(out, whole_numbers("only", only))
+    elif not corpus:
+        raise SettingsError("CORPUS is missing; name its files, or --collect a sweep")
+    else:
+        settings = cast("SweepSettings", _SWEEP.make(given))
+        begin(reading(corpus))
+        _sweep(corpus, out, settings, workers, address, prepare_alone=prepare)
+
+
+def _refuse_more(step: str, more: Given, settings: Given) -> None:
+    """Refuse what a step takes from the plan, rather than pass over it."""
+    for name in settings:
+        more[_SWEEP.settings[name].flag if name in _SWEEP.flags else "--settings or --set"] = True
+    for name, value in more.items():
+        if value is not None:
+            raise SettingsError(
+                f"{step} takes everything from the plan of its sweep; leave out {name}"
+            )
+
+
+def _sweep(
+    corpus: list[str],
+    out: Path,
+    settings: "SweepSettings",
+    workers: int | None,
+    address: str | None,
+    *,
+    prepare_alone: bool,
+) -> None:
+    from lmexposure import sweeps
+    from lmexposure._files import only_writer
+
+    sweeps.check_workers(workers, address)
+    with only_writer(out):
+        plan = sweeps.prepare(corpus, out=out, settings=settings)
+        canaries = len(plan.canaries)
+        say(
+            f"{count(plan.models, 'model')}; by coins {count(canaries, 'canary', 'canaries')} "
+            f"and {count(len(plan.scored) - canaries, 'ordinary document')}"
+        )
+        if prepare_alone:
+            last = plan.models - 1
+            say(f"plan  {out / plan.NAME}, for its owner alone: it has the coins")
+            say(f"train each with: lmexposure sweep --only N --out {out}, N from 0 to {last}")
+            say(f"then: lmexposure sweep --collect {out}")
+            return
+        say(sweeps.sweep_cost(out, workers=workers, address=address).sentence)
+        with long_work() as progress:
+            sweeps.sweep(
+                corpus,
+                out=out,
+                settings=settings,
+                workers=workers,
+                address=address,
+                progress=progress,
+            )
+        show_study(out)
+
+
+def _only(out: Path, numbers: tuple[int, ...]) -> None:
+    begin(f"opening {out}")
+    from lmexposure.studies import FailedModel
+    from lmexposure.sweeps import run_task
+
+    for number_of_model in dict.fromkeys(numbers):
+        with long_work() as progress:
+            trained = run_task(out, number_of_model, progress=progress)
+        if isinstance(trained, FailedModel):
+            warn(f"model {number_of_model} has no scores: {trained.reason}")
+        else:
+            say(f"model {number_of_model}  trained and scored in {in_words(trained.seconds)}")
+
+
+def dp_check(corpus: list[str], manifest: Path | None, settings: "RunSettings") -> None:
+    """Check the private training of a model on a corpus; exit code 1 where it is wrong.
+
+    Takes the settings of `lmexposure train --method dp-sgd`, and looks at two dozen steps of it:
+    gradients of single documents, clipping, noise, coins, accountant, weights. What could not be
+    looked at is exit code 2. Of a training of your own with Opacus, call
+    lmexposure.dp_check(model, optimizer, loader).
+    """
+    begin(reading(corpus))
+    from lmexposure.audit import check_private_training
+    from lmexposure.studies import DP_SGD
+
+    private = replace(settings, training={**settings.training, "method": DP_SGD})
+    claim, found = check_private_training(opened(corpus), settings=private, manifest=manifest)
+    for line in str(found).splitlines():
+        say(line)
+    say(f"a right training is called wrong with probability {short(found.level)} at most")
+    say(f"\n{claim}")
+    if found.failed:
+        say("WRONG: this is not the training that its epsilon is for")
+        raise typer.Exit(_WRONG)
+    if found.not_seen:
+        say("not known: some of it could not be looked at")
+        raise typer.Exit(_NOT_SEEN)
+    say("right, in the steps that were looked at; a pass does not cover what is named above")
