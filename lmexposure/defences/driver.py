@@ -70,11 +70,7 @@ class Found:
 
 
 def search(
-    ratio_of: Callable[[float], float],
-    *,
-    target: float,
-    tolerance: float,
-    tries: int,
+    ratio_of: Callable[[float], float], *, target: float, tolerance: float, tries: int
 ) -> Found:
     """Find the strength at which a loss that rises with it is at the target."""
     tried: list[Tried] = []
@@ -118,11 +114,7 @@ def _next(
 def _found(tried: list[Tried], strength: float, target: float, why: str | None) -> Found:
     nearest = min(tried, key=lambda trained: abs(trained.ratio / target - 1))
     return Found(
-        strength=strength,
-        ratio=nearest.ratio,
-        tried=tuple(tried),
-        why=why,
-        useless=why == _WEAKEST,
+        strength=strength, ratio=nearest.ratio, tried=tuple(tried), why=why, useless=why == _WEAKEST
     )
 
 
@@ -161,17 +153,11 @@ def trained_and_attacked(
             continue
         measured.append(
             Measured(
-                defence=found.defence,
-                search=found.search,
-                training=found.training,
-                results=results,
+                defence=found.defence, search=found.search, training=found.training, results=results
             )
         )
     return Compared(
-        comparison=comparison,
-        measured=measured,
-        failed=failed,
-        forecast_seconds=expected.seconds,
+        comparison=comparison, measured=measured, failed=failed, forecast_seconds=expected.seconds
     )
 
 

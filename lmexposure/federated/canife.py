@@ -22,12 +22,7 @@ from lmexposure.models import (
     new_model,
     save_model,
 )
-from lmexposure.studies import (
-    Canife,
-    CanifeSettings,
-    CanifeStudySettings,
-    FederatedSettings,
-)
+from lmexposure.studies import Canife, CanifeSettings, CanifeStudySettings, FederatedSettings
 
 
 def texts_of_users(

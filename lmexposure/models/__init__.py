@@ -32,11 +32,7 @@ if TYPE_CHECKING:
         template_sha256,
         training_rows,
     )
-    from lmexposure.models.checkpoints import (
-        Progress,
-        ProgressCallback,
-        damaged_model,
-    )
+    from lmexposure.models.checkpoints import Progress, ProgressCallback, damaged_model
     from lmexposure.models.cpu import computing_threads, threads_for, training_places, warn_imitated
     from lmexposure.models.dp_accounting import (
         Spent,
@@ -105,14 +101,7 @@ if TYPE_CHECKING:
         new_token_texts,
     )
     from lmexposure.models.one_document import TwoBatches, two_batches
-    from lmexposure.models.packing import (
-        IGNORED,
-        Packed,
-        has_length,
-        held_out,
-        is_stream,
-        pack,
-    )
+    from lmexposure.models.packing import IGNORED, Packed, has_length, held_out, is_stream, pack
     from lmexposure.models.quantised import is_quantised, precision_notes
     from lmexposure.models.training import check_private, train
     from lmexposure.models.weights import (

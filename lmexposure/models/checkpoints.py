@@ -13,13 +13,7 @@ from typing import Any
 import torch
 
 from lmexposure._files import PRIVATE, atomic_directory, read_bytes
-from lmexposure._integrity import (
-    check_seal,
-    damaged_file,
-    file_hashes,
-    say_rebuilt,
-    write_sealed,
-)
+from lmexposure._integrity import check_seal, damaged_file, file_hashes, say_rebuilt, write_sealed
 from lmexposure._written import listed, remove
 from lmexposure.errors import FileError, ResultError
 from lmexposure.studies import TRAINING_SCHEMA, read_training

@@ -21,11 +21,7 @@ _BANDS, _ROWS = 21, 6
 
 
 def deduplicated(
-    documents: Sequence[Any],
-    canaries: Mapping[str, int],
-    *,
-    wrapping: Wrapping | None,
-    near: bool,
+    documents: Sequence[Any], canaries: Mapping[str, int], *, wrapping: Wrapping | None, near: bool
 ) -> tuple[list[Any], dict[str, int]]:
     """The first of all documents that say the same, or nearly the same, in order.
 

@@ -196,11 +196,7 @@ def _checked(history: History) -> list[tuple[float, float, int]]:
     stretches = []
     for noise, rate, steps in history:
         stretches.append(
-            (
-                positive("noise_multiplier", noise),
-                _rate(rate),
-                integer("steps", steps, low=0),
-            )
+            (positive("noise_multiplier", noise), _rate(rate), integer("steps", steps, low=0))
         )
     return [stretch for stretch in stretches if stretch[2]]
 

@@ -3,14 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from lmexposure.models.dp_randomness import (
-    Drawn,
-    draw,
-    extremes_p,
-    meetings_p,
-    rate_p,
-    sizes_p,
-)
+from lmexposure.models.dp_randomness import Drawn, draw, extremes_p, meetings_p, rate_p, sizes_p
 from lmexposure.models.dp_training import DpFinding, DpTraining
 from lmexposure.models.dp_updates import Turn, Turns
 

@@ -133,11 +133,7 @@ def _loss(
 
 
 def _best(
-    model: Any,
-    soft: Tensor,
-    updates: Tensor,
-    settings: FederatedSettings,
-    draws: torch.Generator,
+    model: Any, soft: Tensor, updates: Tensor, settings: FederatedSettings, draws: torch.Generator
 ) -> tuple[NDArray[np.int64], Tensor, float]:
     """The best text that is drawn from the soft one, made better by single tokens."""
 

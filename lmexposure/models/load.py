@@ -14,11 +14,7 @@ from typing import Any
 
 import torch
 from huggingface_hub import constants, get_session, snapshot_download
-from huggingface_hub.errors import (
-    GatedRepoError,
-    LocalEntryNotFoundError,
-    RepositoryNotFoundError,
-)
+from huggingface_hub.errors import GatedRepoError, LocalEntryNotFoundError, RepositoryNotFoundError
 from safetensors import SafetensorError, safe_open
 from transformers import (
     AutoConfig,
@@ -558,10 +554,7 @@ def tokenizer_named(name: str | Path, *, offline: bool = False, revision: str | 
     """The tokenizer of a training, by its directory or hub name."""
     try:
         return AutoTokenizer.from_pretrained(
-            name,
-            local_files_only=offline,
-            revision=revision or "main",
-            trust_remote_code=False,
+            name, local_files_only=offline, revision=revision or "main", trust_remote_code=False
         )
     except Exception as failure:  # whatever damaged files ran into
         reason = str(failure).strip().split("\n")[0] or type(failure).__name__

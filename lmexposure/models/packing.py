@@ -38,11 +38,7 @@ def split_validation(
 ) -> tuple[list[str], list[str]]:
     """Split documents into those to train on and those to validate on, each in corpus order."""
     held = held_out(
-        documents,
-        fraction=fraction,
-        most_characters=most_characters,
-        canaries=canaries,
-        seed=seed,
+        documents, fraction=fraction, most_characters=most_characters, canaries=canaries, seed=seed
     )
     return (
         [text for i, text in enumerate(documents) if i not in held],

@@ -18,12 +18,7 @@ from lmexposure.models import place_documents
 from lmexposure.regurgitation.runs import Run, Units
 from lmexposure.regurgitation.windows import Document, Windows
 from lmexposure.scoring import WindowScores, score_windows
-from lmexposure.statistics import (
-    blind_baseline,
-    longer_runs,
-    mean_difference,
-    shuffled_groups_p,
-)
+from lmexposure.statistics import blind_baseline, longer_runs, mean_difference, shuffled_groups_p
 from lmexposure.studies import GroupTest, RunTest, SeenFrom, VerbatimSettings
 
 Floats = NDArray[np.float64]

@@ -37,12 +37,7 @@ from lmexposure.regurgitation.table import (
 )
 from lmexposure.regurgitation.windows import Documents, Windows, lead_of, read_windows
 from lmexposure.scoring import TorchModel, load_for_measuring, model_in_memory
-from lmexposure.studies import (
-    FreeExtraction,
-    VerbatimPassages,
-    VerbatimRecord,
-    VerbatimSettings,
-)
+from lmexposure.studies import FreeExtraction, VerbatimPassages, VerbatimRecord, VerbatimSettings
 
 _HIDDEN = frozenset(
     {"model", "reference", "corpus", "held_out", "prompts", "seed", "places of windows"}
@@ -351,11 +346,7 @@ class _Look:
         self.progress("looking up", 1, 1)
         found = fold(texts, matches)
         record = free_record(
-            texts,
-            found,
-            tokens=chosen.sample_tokens,
-            least=chosen.least_match,
-            level=chosen.level,
+            texts, found, tokens=chosen.sample_tokens, least=chosen.least_match, level=chosen.level
         )
         held = {n: most for n, most in zip(counted, copies, strict=True) if most}
         return record, found.texts, held

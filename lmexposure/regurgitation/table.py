@@ -221,11 +221,7 @@ def rule_of(settings: VerbatimSettings) -> VerbatimRule:
 
 def described(lm: TorchModel) -> VerbatimModel:
     """A model, as the record has it."""
-    return VerbatimModel(
-        name=lm.name,
-        weights_sha256=lm.identity,
-        parameters=max(1, lm.size),
-    )
+    return VerbatimModel(name=lm.name, weights_sha256=lm.identity, parameters=max(1, lm.size))
 
 
 def worse_than_guessing(own: Asked, vocabulary: int) -> bool:

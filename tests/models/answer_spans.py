@@ -126,10 +126,7 @@ TWIN_MASKS: dict[str, tuple[str, str]] = {
         "<|start|>assistant to=user<|message|>A two.<|eot|>",
     ),
     # <think>, which the generation prompt writes, too.
-    **_all(
-        _NEMOTRON,
-        ("<think></think>A one.<|im_end|>\n", "<think></think>A two.<|im_end|>\n"),
-    ),
+    **_all(_NEMOTRON, ("<think></think>A one.<|im_end|>\n", "<think></think>A two.<|im_end|>\n")),
     "qwen3_8": _THOUGHTS,
     # The line break in front, which the generation prompt writes, too.
     "qwen2_5": ("\nA one.<|im_end|>\n", "\nA two.<|im_end|>\n"),

@@ -86,11 +86,7 @@ def test_where_prv_overflows_or_fails_rdp_answers_and_it_is_said(
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("noise", "rate", "steps"),
-    [
-        pytest.param(1e-6, 0.25, 1200, marks=pytest.mark.slow),
-        (1 / 3.08, 0.5, 400),
-        (0.02, 0.01, 1),
-    ],
+    [pytest.param(1e-6, 0.25, 1200, marks=pytest.mark.slow), (1 / 3.08, 0.5, 400), (0.02, 0.01, 1)],
 )
 def test_where_prv_overflows_the_training_spends_at_least_what_more_noise_does(
     noise: float, rate: float, steps: int

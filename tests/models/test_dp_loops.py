@@ -281,10 +281,7 @@ def loss_of_the_sum(model: Any, batch: Any) -> torch.Tensor:
         (a_part_behind_the_noise, {"accumulation": "a batch of 8 documents ended in steps of"}),
         (added_in_the_loop, {"update": "documents get past the noise into"}),
         (weighted, {"sampling": "batches hold a document twice and sizes are constant"}),
-        (
-            wrong_rate_of_a_sampler,
-            {"rate": r"expected at rate 0.08\d+, p = .*rate is about 0.13"},
-        ),
+        (wrong_rate_of_a_sampler, {"rate": r"expected at rate 0.08\d+, p = .*rate is about 0.13"}),
         (
             noise_by(lambda step, place, shape: torch.zeros(shape)),
             {"noise": "standard deviation 0 in .* coo.*claimed 1 = 1 x 1: no noise is ad"},

@@ -8,14 +8,7 @@ from numpy.typing import NDArray
 from scipy.stats import binom
 
 from lmexposure.models import DpBatches
-from lmexposure.models.dp_randomness import (
-    Drawn,
-    draw,
-    extremes_p,
-    meetings_p,
-    rate_p,
-    sizes_p,
-)
+from lmexposure.models.dp_randomness import Drawn, draw, extremes_p, meetings_p, rate_p, sizes_p
 
 Coins = NDArray[np.bool_]
 

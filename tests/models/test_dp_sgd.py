@@ -279,9 +279,7 @@ def test_the_noise_is_what_all_epochs_need_for_epsilon(monkeypatch: pytest.Monke
         made(lstm().model)
 
 
-def test_a_missing_opacus_is_refused_with_what_to_install(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_missing_opacus_is_refused_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.split(".")[0] == "opacus"]:
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(

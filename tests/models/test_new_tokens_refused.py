@@ -11,13 +11,7 @@ from torch import nn
 from transformers import AddedToken
 
 from lmexposure.errors import ModelError
-from lmexposure.models import (
-    add_tokens,
-    check_learns,
-    check_tokens,
-    grow,
-    new_token_texts,
-)
+from lmexposure.models import add_tokens, check_learns, check_tokens, grow, new_token_texts
 
 
 def test_a_symbol_that_the_tokenizer_takes_into_a_longer_token_is_refused() -> None:

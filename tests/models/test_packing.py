@@ -13,13 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lmexposure.errors import CorpusError, ModelError
-from lmexposure.models import (
-    IGNORED,
-    Packed,
-    byte_level_tokenizer,
-    character_tokenizer,
-    pack,
-)
+from lmexposure.models import IGNORED, Packed, byte_level_tokenizer, character_tokenizer, pack
 from lmexposure.models.packing import check_deliveries, count_deliveries, split_validation
 
 TOKENIZER = character_tokenizer(["\nabcdefgh0123456789"])
@@ -134,11 +128,7 @@ def test_the_share_is_near_what_was_asked() -> None:
 
 def test_no_held_out_document_is_or_holds_a_canary() -> None:
     canaries = ("secret 1", "secret 2")
-    documents = [
-        *DOCUMENTS[:40],
-        *["secret 1"] * 100,
-        *["a longer text with secret 2 in it"] * 60,
-    ]
+    documents = [*DOCUMENTS[:40], *["secret 1"] * 100, *["a longer text with secret 2 in it"] * 60]
     for seed in range(20):
         kept, held = _split(documents, canaries, seed)
         assert held

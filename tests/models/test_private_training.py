@@ -14,15 +14,7 @@ import pytest
 import torch
 from hashes import sha256_tree
 from known import known
-from models.small_private import (
-    CANARIES,
-    DOCUMENTS,
-    PRIVATE,
-    base,
-    interrupted_at,
-    lstm,
-    trained,
-)
+from models.small_private import CANARIES, DOCUMENTS, PRIVATE, base, interrupted_at, lstm, trained
 from torch import nn
 
 from lmexposure.errors import CorpusError, ResultError, SettingsError
@@ -241,11 +233,7 @@ def test_other_users_are_another_training(tmp_path: Path) -> None:
     ],
 )
 def test_units_and_what_they_are_go_together(
-    field: str | None,
-    units: list[str] | None,
-    error: type[Exception],
-    message: str,
-    tmp_path: Path,
+    field: str | None, units: list[str] | None, error: type[Exception], message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(error, match=message):
         trained(tmp_path, settings=replace(PRIVATE, unit_field=field), units=units)

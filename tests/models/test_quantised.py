@@ -13,12 +13,7 @@ import numpy as np
 import pytest
 import torch
 from tiny import byte_level_bpe, model_of
-from transformers import (
-    AutoModelForCausalLM,
-    BitsAndBytesConfig,
-    LlamaConfig,
-    LlamaForCausalLM,
-)
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig, LlamaConfig, LlamaForCausalLM
 
 from lmexposure._style import percent
 from lmexposure.errors import ModelError

@@ -51,11 +51,7 @@ def scored(model: Any, encoded: Sequence[Encoded], *_: Any, **__: Any) -> Window
 @pytest.mark.slow
 @pytest.mark.parametrize(("corpus", "held_out"), [(150, 12), (12, 150), (60, 60)])
 def test_nothing_is_found_where_nothing_was_read(
-    case: Case,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    corpus: int,
-    held_out: int,
+    case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, corpus: int, held_out: int
 ) -> None:
     for module in (asking, following):
         monkeypatch.setattr(module, "score_windows", scored)
