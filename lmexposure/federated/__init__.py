@@ -1,9 +1,8 @@
 """Privacy of users in federated training, tested by crafted canaries (CANIFE).
 
 The training itself is in `models`: `federated_rounds.py` trains in one process, DP-FedSGD and
-DP-FedAvg, and lets a canary take part in mock rounds, by a coin each; `federated_design.py` crafts
-a text whose update no client's covers; `federated_audit.py` bounds epsilon round by round, beside
-the claim.
+DP-FedAvg, crafts a text whose update no client's covers, and lets it take part in mock rounds;
+`federated_audit.py` bounds epsilon round by round, beside the claim.
 """
 
 from typing import TYPE_CHECKING

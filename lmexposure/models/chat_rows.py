@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from lmexposure._files import sha256_bytes
 from lmexposure.canaries import Wrapping, WrappingRecord
 from lmexposure.errors import CorpusError, InputError, ModelError
-from lmexposure.models.answers import answer_spans, probe_beside, shared
-from lmexposure.models.encoding import Context, Row, encode_rows
+from lmexposure.models.answers import answer_spans, probe_beside
+from lmexposure.models.encoding import Context, Row, check_fast, encode_rows, shared
 
 _AT_ONCE = 1_000  # records
 _PROBE = probe_beside()
@@ -141,11 +141,7 @@ def check_template(tokenizer: Any, wrapping: Wrapping) -> None:
             "chat_template, or set tokenizer.chat_template to that of the training (in a saved "
             "tokenizer it is the file chat_template.jinja)"
         ) from None
-    if not tokenizer.is_fast:
-        raise ModelError(
-            "the tokenizer does not say at which characters its tokens begin; load the fast one "
-            "(AutoTokenizer does)"
-        )
+    check_fast(tokenizer)
     template = tokenizer.get_chat_template(wrapping.chat_template)
     if _TODAY in _IS_DEFINED.sub("", _ASKS_DATE.sub("", _INERT.sub("", template))):
         raise ModelError(

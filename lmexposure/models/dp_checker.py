@@ -25,14 +25,16 @@ from lmexposure.models.dp_loop import (
     check_empty_batches,
 )
 from lmexposure.models.dp_randomness import DpBatches
-from lmexposure.models.dp_snapshot import random_numbers, unchanged, without_dropout
 from lmexposure.models.dp_training import (
     DpFinding,
     DpTraining,
     Loss,
     Step,
     batches_of_loader,
+    random_numbers,
     samplers_of,
+    unchanged,
+    without_dropout,
     world_size,
 )
 from lmexposure.models.dp_updates import Guard, Turn, check_update, plain_turn, take_turns

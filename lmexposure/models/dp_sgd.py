@@ -25,11 +25,10 @@ from lmexposure.errors import ModelError, NumericalError, SettingsError
 from lmexposure.models.dp_accounting import epsilon_spent, noise_for
 from lmexposure.models.dp_checker import DpCheck, dp_check
 from lmexposure.models.dp_randomness import DpBatches
-from lmexposure.models.dp_snapshot import forget_gradients
-from lmexposure.models.dp_training import check_opacus
+from lmexposure.models.dp_training import check_opacus, forget_gradients
 from lmexposure.models.gradient_canaries import GradientCanaries
 from lmexposure.models.lstm import LstmForCausalLM, PrivateLstm
-from lmexposure.models.methods import Learned, Setup, new_optimizer, update
+from lmexposure.models.methods import Learned, Setup, TrainingMethod, new_optimizer, update
 from lmexposure.models.packing import steps_per_epoch
 from lmexposure.statistics import document_epsilons
 from lmexposure.studies import (
@@ -46,7 +45,7 @@ _CHECKED = 8  # documents whose gradients are compared before the first step
 _LEVEL = 1e-6  # how often a right training is refused by chance
 
 
-class DpSgd:
+class DpSgd(TrainingMethod):
     """Trains on rows of one document each, with a promise for each unit.
 
     The coins and the noise follow from a key that is fresh from the operating system, and in the

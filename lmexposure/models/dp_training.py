@@ -1,18 +1,20 @@
-"""A training by Opacus taken apart: its parts by their names, and one step of it looked at."""
+"""A training by Opacus taken apart: its parts, one step looked at, and all put back as it was."""
 
 import contextlib
 import copy
+import random
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from lmexposure.errors import LmexposureError, ModelError, SettingsError
 from lmexposure.models.dp_randomness import DpBatches, endless
-from lmexposure.models.dp_snapshot import forget_gradients, generators_of
 
 _LEAST_VERSION = (1, 6)
 
@@ -357,3 +359,140 @@ def _moved(batch: Any, device: torch.device) -> Any:
     if isinstance(batch, list | tuple):
         return type(batch)(_moved(value, device) for value in batch)
     return batch
+
+
+_Undo = Callable[[], None]
+
+
+@contextlib.contextmanager
+def unchanged(
+    model: nn.Module, optimizers: Sequence[Any], others: Iterable[Any], generators: Iterable[Any]
+) -> Iterator[None]:
+    """Whatever happens inside, afterwards all of a training is what it was."""
+    groups = [group["params"] for optimizer in optimizers for group in optimizer.param_groups]
+    weights = {id(p): p for own in (model.parameters(), *groups) for p in own}.values()
+    undo = [
+        *(_attributes(module) for module in model.modules()),
+        *(_attributes(optimizer) for optimizer in optimizers),
+        *(_attributes(other, deep=False) for other in others),  # not all documents of a sampler
+        *(_weight(p) for p in weights),
+        random_numbers(generators),
+    ]
+    try:
+        for p in weights:
+            forget_gradients(p)  # without touching the tensors, which come back
+        yield
+    finally:
+        for restore in undo:
+            restore()
+
+
+def forget_gradients(weight: nn.Parameter) -> None:
+    """No gradient, no gradient per document, no clipped sum, as before a backward pass."""
+    weight.grad = None
+    for name in ("grad_sample", "summed_grad"):
+        if hasattr(weight, name):
+            setattr(weight, name, None)
+    weight.__dict__.pop("_current_grad_sample", None)
+    if hasattr(weight, "_forward_counter"):
+        weight._forward_counter = 0
+
+
+def without_dropout(model: nn.Module) -> None:
+    """Let no module drop units, so that a document has the same gradient alone and in a batch."""
+    for module in model.modules():
+        dropping = isinstance(module, nn.modules.dropout._DropoutNd)
+        for name, value in list(vars(module).items()):
+            if isinstance(value, float) and ("drop" in name or (dropping and name == "p")):
+                setattr(module, name, 0.0)
+
+
+def generators_of(thing: Any) -> list[Any]:
+    """The generators among the attributes of a loader, a sampler, an optimizer."""
+    found = (getattr(value, "generator", value) for value in vars(thing).values())
+    return [g for g in found if isinstance(g, torch.Generator | np.random.Generator)]
+
+
+def _attributes(thing: Any, *, deep: bool = True) -> _Undo:
+    """All that `vars` has, and what is in lists and mappings there; with `deep`, in tensors too."""
+    undo = [part for value in vars(thing).values() for part in _inside(value, deep)]
+    own = _entries(vars(thing))
+
+    def restore() -> None:
+        for part in (own, *undo):
+            part()
+
+    return restore
+
+
+def _inside(value: Any, deep: bool) -> list[_Undo]:
+    """Weights are left out, which are put back by themselves."""
+    if isinstance(value, list | dict):
+        held = value.values() if isinstance(value, dict) else value
+        return [_entries(value), *(part for entry in held if deep for part in _inside(entry, deep))]
+    if deep and torch.is_tensor(value) and not isinstance(value, nn.Parameter):
+        return [_contents(value)]
+    return []
+
+
+def _entries(held: list[Any] | dict[Any, Any]) -> _Undo:
+    """What each name is for: a forward pass may put another buffer in its place."""
+    kept = held.copy()
+
+    def restore() -> None:
+        held.clear()
+        held.update(kept) if isinstance(held, dict) else held.extend(kept)
+
+    return restore
+
+
+def _contents(tensor: Tensor) -> _Undo:
+    before = tensor.detach().clone()
+
+    def restore() -> None:
+        with torch.no_grad():
+            tensor.copy_(before)
+
+    return restore
+
+
+def _weight(weight: nn.Parameter) -> _Undo:
+    # Not the gradients of single documents, which are large and which no step inside sees.
+    undo = [_attributes(weight, deep=False), _contents(weight)]
+    grad, trainable = weight.grad, weight.requires_grad
+
+    def restore() -> None:
+        for part in undo:
+            part()
+        weight.requires_grad_(trainable)
+        weight.grad = grad  # no step inside has seen it
+
+    return restore
+
+
+def random_numbers(generators: Iterable[Any]) -> _Undo:
+    """What puts these generators, and the global ones, back to where they are now."""
+    undo: list[_Undo] = [
+        partial(torch.set_rng_state, torch.get_rng_state()),
+        partial(random.setstate, random.getstate()),
+        partial(np.random.set_state, np.random.get_state()),
+        *map(_generator, generators),
+    ]
+    if torch.cuda.is_available():
+        undo.append(partial(torch.cuda.set_rng_state_all, torch.cuda.get_rng_state_all()))
+
+    def restore() -> None:
+        for put_back in undo:
+            put_back()
+
+    return restore
+
+
+def _generator(generator: Any) -> _Undo:
+    if isinstance(generator, np.random.Generator):
+        bits = generator.bit_generator
+        return partial(setattr, bits, "state", copy.deepcopy(bits.state))
+    try:
+        return partial(generator.set_state, generator.get_state())
+    except RuntimeError:  # of Opacus' secure mode: from the operating system, without a state
+        return lambda: None

@@ -24,17 +24,19 @@ from torch import Tensor
 from lmexposure.canaries import derive_seed
 from lmexposure.errors import CorpusError, SettingsError
 from lmexposure.models.dp_accounting import epsilon_at_least, epsilon_spent
-from lmexposure.models.federated_design import CraftedCanary, design_canary, random_canary
 from lmexposure.models.federated_rounds import (
+    CraftedCanary,
     RoundScores,
     apply_round,
     audit_update,
     clipped,
+    design_canary,
     generator_of,
     local_update,
     mean_loss,
     mock_rounds,
     noisy_sum,
+    random_canary,
     taking_part,
     trained_weights,
 )

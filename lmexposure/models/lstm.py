@@ -1,6 +1,9 @@
 """The LSTM language model: a `transformers` causal LM with a recurrent state for a cache."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
@@ -11,7 +14,6 @@ from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig, Pre
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from lmexposure.errors import ModelError
-from lmexposure.models.cpu import lstm_kernels
 
 
 class LstmConfig(PretrainedConfig):  # type: ignore[misc]
@@ -152,11 +154,11 @@ class LstmForCausalLM(PreTrainedModel):  # type: ignore[misc]
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """Outputs (B, T, H) and the state after the last token of each row."""
         if lengths is None:
-            with lstm_kernels(embedded):
+            with _kernels(embedded):
                 outputs, end = self.lstm(embedded, start)
             return outputs, end
         packed = pack_padded_sequence(embedded, lengths, batch_first=True, enforce_sorted=False)
-        with lstm_kernels(embedded):
+        with _kernels(embedded):
             outputs, end = self.lstm(packed, start)
         padded, _ = pad_packed_sequence(outputs, batch_first=True, total_length=embedded.shape[1])
         return padded, end
@@ -306,3 +308,31 @@ def _linear(lstm: nn.LSTM, kind: str, number: int) -> nn.Linear:
     made = nn.Linear(weight.shape[1], weight.shape[0], device="meta")
     made.weight, made.bias = weight, getattr(lstm, f"bias_{kind}_l{number}")
     return made
+
+
+@contextmanager
+def _kernels(inputs: Tensor) -> Iterator[None]:
+    """Let an LSTM read `inputs` without oneDNN where it has no kernel for autocast's precision."""
+    dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None
+    if dtype is None or inputs.device.type != "cpu" or _onednn_casts_lstm(dtype):
+        yield
+        return
+    before = torch.backends.mkldnn.enabled
+    torch.backends.mkldnn.enabled = False  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        torch.backends.mkldnn.enabled = before
+
+
+@cache
+def _onednn_casts_lstm(dtype: torch.dtype) -> bool:
+    """Found by trying: without AVX-512 it is handed the LSTM all the same, and refuses it."""
+    with torch.random.fork_rng(devices=[]):
+        tried = nn.LSTM(1, 1)
+    try:
+        with torch.autocast("cpu", dtype=dtype):
+            tried(torch.zeros(1, 1, 1))
+    except RuntimeError:
+        return False
+    return True

@@ -26,8 +26,8 @@ from lmexposure.models import (
     train,
 )
 from lmexposure.models.dp_sgd import DpSgd
-from lmexposure.models.lora import with_new_adapter
 from lmexposure.models.methods import Setup
+from lmexposure.models.new_models import with_new_adapter
 from lmexposure.models.packing import Blocks
 from lmexposure.models.padded_rows import PaddedRows, rows_of_documents
 from lmexposure.studies import TrainingResult

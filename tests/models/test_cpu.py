@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from lmexposure.models import computing_threads, threads_for, warn_imitated
-from lmexposure.models.cpu import is_native
+from lmexposure.models.weights import is_native
 
 SMALL, LARGE = nn.Linear(200, 200), nn.Embedding(1000, 1000)
 

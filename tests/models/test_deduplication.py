@@ -16,7 +16,7 @@ from models.small_training import CANARIES, small_documents
 
 from lmexposure.canaries import Wrapping
 from lmexposure.errors import CorpusError, ModelError
-from lmexposure.models.deduplication import deduplicated
+from lmexposure.models.padded_rows import deduplicated
 
 LETTERS = "abcdefgh é漢😀\n"
 

@@ -27,7 +27,7 @@ from scipy.stats import binom
 from torch.nn.functional import cross_entropy
 
 from lmexposure.models import IGNORED
-from lmexposure.models.losses import Goldfish, GoldfishRows, left_out
+from lmexposure.models.methods import Goldfish, GoldfishRows, left_out
 from lmexposure.models.packing import Batches
 
 BY_CHANCE = 1e-6
@@ -118,7 +118,7 @@ def test_rows_keep_their_tokens_and_lose_labels_whatever_the_batch(rows: Batches
 
 def test_counts_of_many_rows_are_those_of_few(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = GoldfishRows(padded(), k=3, width=5).predicted
-    monkeypatch.setattr("lmexposure.models.losses._AT_ONCE", 5)
+    monkeypatch.setattr("lmexposure.models.methods._AT_ONCE", 5)
     assert GoldfishRows(padded(), k=3, width=5).predicted.tolist() == expected.tolist()
 
 

@@ -25,7 +25,7 @@ from models.small_defences import (
 from scipy.stats import entropy
 from torch import Tensor
 
-from lmexposure.models.losses import Hamp, in_order, masked, sure
+from lmexposure.models.methods import Hamp, in_order, masked, sure
 from lmexposure.scoring import log_perplexity
 
 KINDS = ("lstm", "gpt2", "llama")

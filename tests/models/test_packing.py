@@ -43,7 +43,7 @@ def test_labels_are_the_next_tokens_and_nothing_at_padding() -> None:
     packed = pack(TOKENIZER, ["abc", "d"], separator="\n", block_size=4)
     expected = packed.ids[:, 1:].tolist()
     expected[1][1:] = [IGNORED, IGNORED]
-    assert packed.labels().tolist() == expected
+    assert packed.labels.tolist() == expected
 
 
 def _naive(documents: list[str], atomic: set[str], block_size: int) -> list[str]:

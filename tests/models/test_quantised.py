@@ -229,7 +229,7 @@ from pathlib import Path
 import lmexposure.cli.entry
 from lmexposure.audit import measure
 from lmexposure.models import load_model, save_model
-from lmexposure.models.lora import with_new_adapter
+from lmexposure.models.new_models import with_new_adapter
 from lmexposure.scoring import model_in_memory
 from lmexposure.studies import TrainingSettings
 

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from lmexposure.errors import SettingsError
 from lmexposure.models import Progress, TrainingSettings
-from lmexposure.models.losses import RelaxLoss, relaxed_loss
+from lmexposure.models.methods import RelaxLoss, relaxed_loss
 from lmexposure.models.packing import Read
 
 RELAXED = replace(PLAIN, method="relaxloss", relax_level=2.0)
@@ -57,7 +57,7 @@ def naive(logits: Tensor, labels: Tensor, *, level: float, upper: float, even: b
 
 
 def read_of(logits: Tensor, labels: Tensor) -> Read:
-    return Read(logits=logits, labels=labels, kept=torch.ones(1, len(labels), dtype=torch.bool))
+    return Read(logits=logits, labels=labels)
 
 
 def drawn(seed: int, sharp: float = 3.0) -> tuple[Tensor, Tensor]:
