@@ -59,16 +59,14 @@ def texts_of_users(
     return {name: "\n".join(own) for name, own in found.items()}
 
 
-def _tokens(loaded: LoadedModel, text: str) -> list[int]:
-    ids: list[int] = loaded.tokenizer(text, add_special_tokens=False)["input_ids"]
-    return ids
-
-
 def tokens_of_users(
     loaded: LoadedModel, texts: Mapping[str, str], parts: int
 ) -> dict[str, list[int]]:
     """What each user wrote as tokens; a text of no user is cut into parts."""
-    tokens = {name: _tokens(loaded, text) for name, text in texts.items()}
+    read = loaded.tokenizer
+    tokens = {
+        name: read(text, add_special_tokens=False)["input_ids"] for name, text in texts.items()
+    }
     if list(tokens) != [""]:
         return tokens
     whole = tokens[""]

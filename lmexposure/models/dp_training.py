@@ -17,6 +17,7 @@ from lmexposure.errors import LmexposureError, ModelError, SettingsError
 from lmexposure.models.dp_randomness import DpBatches, endless
 
 _LEAST_VERSION = (1, 6)
+_SHOWN = 4
 
 Loss = Callable[[Any, Any], Tensor]
 
@@ -29,6 +30,17 @@ class DpFinding:
     passed: bool  # it was seen, and is as it should be
     message: str  # with numbers; where it failed, the way out
     seen: bool = True  # False: it could not be looked at, which is no pass and no fault
+
+
+def finding(name: str, trouble: str, told: str, *, seen: bool = True) -> DpFinding:
+    """What is wrong, or what was seen where nothing is."""
+    return DpFinding(name=name, passed=not trouble, message=trouble or told, seen=seen)
+
+
+def shortened(names: Sequence[str]) -> str:
+    """The first four of these names, and how many more there are."""
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
 
 
 @dataclass(frozen=True, kw_only=True)

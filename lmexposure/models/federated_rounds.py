@@ -19,8 +19,9 @@ texts: Guo et al. 2021 (arXiv 2104.13733).
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
@@ -62,11 +63,11 @@ def local_update(model: Any, rows: NDArray[np.int64], settings: FederatedSetting
     """What a client's steps would take off the weights, not clipped, shape (d,)."""
     weights = trained_weights(model)
     before = [weight.detach().clone() for weight in weights]
-    ids = torch.as_tensor(rows, device=weights[0].device)
+    ids, size = torch.as_tensor(rows, device=weights[0].device), settings.local_batch or len(rows)
+    batches = [ids[first : first + size] for first in range(0, len(ids), size)]
     try:
-        for batch in _batches(ids, settings):
-            loss = mean_loss(model, batch)
-            gradients = torch.autograd.grad(loss, weights)
+        for batch in chain.from_iterable(repeat(batches, settings.local_epochs)):
+            gradients = torch.autograd.grad(mean_loss(model, batch), weights)
             with torch.no_grad():
                 for weight, gradient in zip(weights, gradients, strict=True):
                     weight -= settings.client_learning_rate * gradient
@@ -134,13 +135,6 @@ def mean_loss(model: Any, ids: Tensor) -> Tensor:
     return found
 
 
-def _batches(ids: Tensor, settings: FederatedSettings) -> Iterator[Tensor]:
-    size = settings.local_batch or len(ids)
-    for _ in range(settings.local_epochs):
-        for first in range(0, len(ids), size):
-            yield ids[first : first + size]
-
-
 _ROUNDING = 1e-3  # of a clip computed in half precision
 _SHAPES = 3  # named in a message
 
@@ -195,7 +189,7 @@ def _score(update: Any, wanted: list[NDArray[np.float64]], clip: float | None = 
     found = _parts("update", update)
     shapes = [part.shape for part in found], [part.shape for part in wanted]
     flat = any(len(each) == 1 and len(each[0]) < 2 for each in shapes)
-    sent, held = _flat(found), _flat(wanted)
+    sent, held = (np.concatenate([np.ravel(part) for part in parts]) for parts in (found, wanted))
     if sent.size != held.size or not (flat or shapes[0] == shapes[1]):
         raise InputError(
             f"the update has {sent.size} numbers in shapes {_shown(shapes[0])}, and the canary "
@@ -246,9 +240,15 @@ def _parts(name: str, values: Any) -> list[NDArray[np.float64]]:
             "of arrays, such as [after[n] - before[n] for n in names]: a state_dict holds the "
             "weights themselves"
         )
-    several = isinstance(values, Sequence) and any(map(_is_array, values))
     try:
-        parts = [_array(part) for part in (values if several else [values])]
+        several = isinstance(values, Sequence) and any(
+            isinstance(part, Tensor) or np.ndim(part) > 0 for part in values
+        )
+        tensors = (
+            part.detach().cpu().double() if isinstance(part, Tensor) else part
+            for part in (values if several else [values])
+        )
+        parts = [np.asarray(part, dtype=np.float64) for part in tensors]
     except (TypeError, ValueError, RuntimeError) as failure:
         raise InputError(
             f"the {name} holds something else than numbers ({type(failure).__name__}); give "
@@ -261,21 +261,6 @@ def _parts(name: str, values: Any) -> list[NDArray[np.float64]]:
             "such as a training that diverged"
         )
     return parts
-
-
-def _is_array(part: Any) -> bool:
-    return isinstance(part, Tensor) or np.ndim(part) > 0
-
-
-def _array(part: Any) -> NDArray[np.float64]:
-    if isinstance(part, Tensor):
-        made: NDArray[np.float64] = part.detach().cpu().double().numpy()
-        return made
-    return np.asarray(part, dtype=np.float64)
-
-
-def _flat(parts: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
-    return np.concatenate([np.ravel(part) for part in parts])
 
 
 def _shown(shapes: Sequence[tuple[int, ...]]) -> str:

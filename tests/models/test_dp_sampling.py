@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from scipy.stats import binom
 
 from lmexposure.models import DpBatches
-from lmexposure.models.dp_randomness import Drawn, draw, extremes_p, meetings_p, rate_p, sizes_p
+from lmexposure.models.dp_randomness import Drawn, draw, extremes_p, meetings_p, rate_p, spread_p
 
 Coins = NDArray[np.bool_]
 
@@ -21,7 +21,7 @@ def drawn(coins: Coins) -> Drawn:
 def all_p(seen: Drawn, documents: int, rate: float) -> list[float]:
     return [
         rate_p(seen, documents, rate),
-        sizes_p(seen, documents, rate),
+        spread_p(seen.sizes, documents, rate),
         extremes_p(seen, documents, rate),
         meetings_p(seen, documents, rate)[0],
     ]
@@ -49,8 +49,6 @@ def test_p_values_are_seldom_small_for_poisson_samples(
 @pytest.mark.parametrize(("trials", "rate", "values"), [(3, 0.3, 4), (2, 0.5, 6), (6, 0.1, 3)])
 def test_a_spread_has_no_p_value_below_its_exact_one(trials: int, rate: float, values: int) -> None:
     """Against all outcomes of a few binomial values, one by one."""
-    from lmexposure.models.dp_randomness import _spread_p
-
     outcomes = np.array(list(product(range(trials + 1), repeat=values)))
     mean, variance = trials * rate, trials * rate * (1 - rate)
     score = (outcomes - mean) ** 2 - (1 - 2 * rate) * (outcomes - mean) - variance
@@ -58,7 +56,7 @@ def test_a_spread_has_no_p_value_below_its_exact_one(trials: int, rate: float, v
     for row in outcomes[:: max(1, len(outcomes) // 200)]:
         at = ((row - mean) ** 2 - (1 - 2 * rate) * (row - mean) - variance).sum().round(9)
         exact = min(weight[total <= at].sum(), weight[total >= at].sum())
-        assert _spread_p(row, trials, rate) >= min(1.0, 2 * exact) * (1 - 1e-9)
+        assert spread_p(row, trials, rate) >= min(1.0, 2 * exact) * (1 - 1e-9)
 
 
 def test_meetings_are_those_of_a_slow_count() -> None:
