@@ -1,7 +1,7 @@
 """Memorised text without canaries: which documents of its training a model gives back.
 
 `windows.py` draws prompts from a corpus, `runs.py` finds the longest text that greedy decoding
-follows, `free.py` samples without a known beginning, `corpus_index.py` says where a text is,
+follows, `corpus_index.py` says where a text is, and what of a corpus free samples hold,
 `controls.py` asks what any model would give, and `look.py` is the whole look.
 """
 
