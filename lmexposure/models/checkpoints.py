@@ -95,8 +95,12 @@ class CheckpointDirectory:
         """The last state: counters, model and optimizer; None where there is none."""
         if not self._file.exists():
             return None
-        state = self._read()
-        if state is None:
+        state = None
+        if check_seal(self._file):
+            with suppress(Exception):  # torch raises many kinds for a damaged file
+                # weights_only: a checkpoint cannot run code.
+                state = torch.load(self._file, map_location="cpu", weights_only=True)
+        if not (isinstance(state, dict) and state.keys() >= _PARTS):
             say_rebuilt(self._file, BEGINS_ANEW)
             return None
         if state["inputs"] != self._inputs:
@@ -118,17 +122,6 @@ class CheckpointDirectory:
             return None
         return counters, state["model"], state["optimizer"]
 
-    def _read(self) -> dict[str, Any] | None:
-        """What the file holds; None where it is damaged."""
-        if not check_seal(self._file):
-            return None
-        try:
-            # weights_only: a checkpoint cannot run code.
-            state = torch.load(self._file, map_location="cpu", weights_only=True)
-        except Exception:  # torch raises many kinds for a damaged file
-            return None
-        return state if isinstance(state, dict) and state.keys() >= _PARTS else None
-
     def finish(self, best_step: int) -> dict[str, str]:
         """Put the best model at its final place, `model`."""
         path = self.out / "model"
@@ -144,8 +137,9 @@ class CheckpointDirectory:
                 )
         return hashes
 
-    def clear(self) -> None:
+    def clear(self, teachers: Path) -> None:
         """Remove what only an unfinished training needs."""
+        remove(teachers)
         remove(self._file)
         self._remove_best_but(None)
 

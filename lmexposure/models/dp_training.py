@@ -68,17 +68,18 @@ class DpTraining:
         accountant: Any = None,
     ) -> None:
         check_opacus()
-        self.model, self.optimizer, self.batches = _module(model), optimizer, batches
-        self.loss = loss or loss_of_model
+        # `make_private` returns its hooks with `wrap_model=False`.
+        own = model if isinstance(model, nn.Module) else getattr(model, "_module", model)
+        self.model, self.optimizer, self.batches = own, optimizer, batches
+        self.loss = loss or _loss_of_model
         self.optimizers = _layers(optimizer)
         self.private = _private(self.optimizers)
         self.innermost = self.optimizers[-1]
         self.hooks = _hooks(self.model)
         self.accountant = _accountant(accountant, self.private)
         if batches.count < 2:
-            raise SettingsError(
-                f"the training has {batches.count} documents; a check needs 2 or more"
-            )
+            found = f"the training has {batches.count} documents"
+            raise SettingsError(f"{found}; a check needs 2 or more")
         self.names = {
             id(p): name.removeprefix("_module.") for name, p in self.model.named_parameters()
         }
@@ -99,8 +100,7 @@ class DpTraining:
 
     def batch(self, numbers: Sequence[int]) -> Any:
         """Documents by their numbers, as `loss` takes them, on the model's device."""
-        device = next(self.model.parameters()).device
-        return _moved(self.batches.batch(list(numbers)), device)
+        return _moved(self.batches.batch(list(numbers)), next(self.model.parameters()).device)
 
     def backward(self, batch: Any, scale: float = 1.0) -> None:
         """The gradients of a batch, per document too, and no others; the loss times `scale`."""
@@ -142,7 +142,9 @@ class DpTraining:
         clip, move = self.private.clip_and_accumulate, self.innermost.step
 
         def keep_sums() -> None:
-            documents[0] += self.documents_held()
+            held = self.weights[0].grad_sample if self.weights else None
+            of_passes = held if isinstance(held, list) else [held]  # since the last step
+            documents[0] += sum(len(found) for found in of_passes if found is not None)
             clip()
             # Copies, since on all processes but one the sum itself goes on as the gradient.
             sums[:] = [p.summed_grad.detach().view_as(p).clone() for p in self.weights]
@@ -173,13 +175,6 @@ class DpTraining:
             instead(self.innermost, "step", look),
         ):
             yield
-
-    def documents_held(self) -> int:
-        """Documents whose gradients are there, of all backward passes since the last step."""
-        held = self.weights[0].grad_sample if self.weights else None
-        if held is None:
-            return 0
-        return sum(map(len, held)) if isinstance(held, list) else len(held)
 
     def divisor(self) -> float:
         """What the optimizer divides a noisy sum by."""
@@ -216,7 +211,7 @@ def check_opacus() -> None:
         )
 
 
-def loss_of_model(model: Any, batch: Any) -> Tensor:
+def _loss_of_model(model: Any, batch: Any) -> Tensor:
     """The `loss` that a transformers model gives for a batch of its arguments by name."""
     found = model(**batch).loss if isinstance(batch, Mapping) else None
     if found is None:
@@ -313,12 +308,6 @@ def _private(optimizers: list[Any]) -> Any:
             f"the optimizer is a {type(found).__name__}: ghost clipping keeps no gradient of each "
             "document to check; check the same training with grad_sample_mode='hooks'"
         )
-    return found
-
-
-def _module(model: Any) -> nn.Module:
-    """The model itself, where `make_private` returned its hooks (with `wrap_model=False`)."""
-    found: nn.Module = model if isinstance(model, nn.Module) else getattr(model, "_module", model)
     return found
 
 

@@ -162,7 +162,13 @@ def load_model(  # noqa: PLR0913 (as transformers' own from_pretrained, whose na
         "local_files_only": offline or local,
         "trust_remote_code": trust_remote_code,
     }
-    placing = _placing(load_in, device, device_map)
+    placing: dict[str, Any] = {} if device_map is None else {"device_map": device_map}
+    if load_in is not None:
+        auto = isinstance(device_map, str) and torch.cuda.is_available()
+        arriving = "cuda" if auto else device
+        placing["quantization_config"] = quantisation(load_in, arriving)
+        if not arriving.startswith("cpu"):  # bitsandbytes quantises where the weights arrive
+            placing.setdefault("device_map", {"": arriving})
     if is_adapter(Path(place)):
         # Only where it is a directory: its base may be on the hub all the same.
         options["local_files_only"] = offline
@@ -180,22 +186,6 @@ def load_model(  # noqa: PLR0913 (as transformers' own from_pretrained, whose na
     check_causal(name, model)
     notes = (*precision_notes(name, model), *notes)
     return LoadedModel(model=model, tokenizer=tokenizer, name=name, notes=notes)
-
-
-def _placing(
-    load_in: str | None, device: str, device_map: str | Mapping[str, int | str] | None
-) -> dict[str, Any]:
-    """What `from_pretrained` is told of devices and bits; nothing for a plain model."""
-    if isinstance(device_map, str) and torch.cuda.is_available():
-        device = "cuda"
-    placing: dict[str, Any] = {}
-    if load_in is not None:
-        placing["quantization_config"] = quantisation(load_in, device)
-        if not device.startswith("cpu"):  # bitsandbytes quantises where the weights arrive
-            placing["device_map"] = {"": device}
-    if device_map is not None:
-        placing["device_map"] = device_map
-    return placing
 
 
 def model_outline(path: str | os.PathLike[str]) -> dict[str, str]:

@@ -12,7 +12,7 @@ from accelerate import Accelerator
 
 from lmexposure._files import PRIVATE, canonical_json, set_aside_in, sha256_bytes, sha256_file
 from lmexposure._integrity import file_hashes, say_rebuilt, write_hashed
-from lmexposure._written import check, refuse_foreign, remove, study
+from lmexposure._written import check, refuse_foreign, study
 from lmexposure.canaries import Wrapping
 from lmexposure.errors import CorpusError, ModelError, ResultError, SettingsError
 from lmexposure.models.checkpoints import (
@@ -190,10 +190,9 @@ def _train(  # noqa: PLR0913  what `train` takes, as rows
     training, held = rows
     inputs = _inputs_sha256(loaded, settings, training, held)
     checkpoints = CheckpointDirectory(out, inputs, mode=mode)
-    finished = _finished(out, inputs, settings)
-    if finished is not None:
+    if (finished := _finished(out, inputs, settings)) is not None:
         if os.environ.get("RANK", "0") == "0":
-            _clear(checkpoints, out)  # what a kill at the very end left
+            checkpoints.clear(out / TEACHERS)  # what a kill at the very end left
         return finished
     accelerator = _accelerator(loaded)
     teachers, progress = _taught(loaded, rows, settings, out, progress, mode)
@@ -247,7 +246,7 @@ def _train(  # noqa: PLR0913  what `train` takes, as rows
         }
         # By its seed and its hash a small seed can be tried, and the one secret of a small plan.
         write_hashed(out / "training.json", record, mode=PRIVATE)
-        _clear(checkpoints, out)
+        checkpoints.clear(out / TEACHERS)  # models that taught know the corpus
     accelerator.wait_for_everyone()
     return result
 
@@ -266,8 +265,7 @@ def check_private(
     _check_model(loaded, settings)
     corpus = _Corpus(documents, None, separator, canaries, wrapping, units)
     (training, _), _ = _rows(loaded, corpus, settings)
-    setup = _setup(loaded, training, settings, _accelerator(loaded))
-    method = _METHODS[settings.method](setup)
+    method = _METHODS[settings.method](_setup(loaded, training, settings, _accelerator(loaded)))
     try:
         with computing_threads(threads_for(loaded.model, asked=settings.threads, recorded=None)):
             checked = method.check()
@@ -306,23 +304,21 @@ def _taught(
     mode: int,
 ) -> tuple[list[Path], ProgressCallback | None]:
     """The models that teach this one, and what takes its progress; most have none."""
-    rows_of_each = _TEACHERS.get(settings.method)
-    if rows_of_each is None:
+    if settings.method not in _TEACHERS:
         return [], progress
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise SettingsError(
             f"method={settings.method!r} trains several models one after the other, and on several "
             "processes none; train on one"
         )
-
-    sampled = settings.method == DISTILLATION
-    of_each = rows_of_each(settings, rows[0])
+    of_each = _TEACHERS[settings.method](settings, rows[0])
     empty = [place for place, own in enumerate(of_each) if not len(own)]
     if empty:
         raise CorpusError(
             f"teacher {empty[0]} of {len(of_each)} has no rows at all; give a larger corpus, or "
             "fewer models that teach"
         )
+    sampled = settings.method == DISTILLATION
     read = [*map(len, of_each), rows_to_sample(settings, rows[0]) if sampled else len(rows[0])]
     steps = [steps_per_epoch(n, settings.batch_size) * settings.epochs for n in read]
     teachers = []
@@ -336,12 +332,6 @@ def _taught(
             )
         teachers.append(result.model_path)
     return teachers, shifted(progress, sum(steps[:-1]), sum(steps))
-
-
-def _clear(checkpoints: CheckpointDirectory, out: Path) -> None:
-    """Remove what only an interrupted training needs; models that taught know the corpus."""
-    checkpoints.clear()
-    remove(out / TEACHERS)
 
 
 def _run(
@@ -401,8 +391,8 @@ def _rows(
     loaded: LoadedModel, corpus: _Corpus, settings: TrainingSettings
 ) -> tuple[tuple[Batches, Batches], int]:
     """Rows to train on and to validate on, and how many copies of canaries are in the first."""
-    documents, canaries, wrapping = corpus.documents, corpus.canaries, corpus.wrapping
-    held, separator = corpus.validation, corpus.separator
+    documents, canaries, held = corpus.documents, corpus.canaries, corpus.validation
+    wrapping, separator = corpus.wrapping, corpus.separator
     check_units(corpus.units, documents, settings)
     if settings.deduplicate != "none":
         documents, canaries = deduplicated(
