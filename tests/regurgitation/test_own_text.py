@@ -1,15 +1,119 @@
 """Text that others have too: near copies count once, what is held out is taken out."""
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 import pytest
-from regurgitation.clean_texts import OF_TEXTS
+from clean_looks import Split
+from numpy.typing import NDArray
 from regurgitation.conftest import Case, sentence
 from regurgitation.test_look import SHORT
 from scipy import stats
 
-from lmexposure.regurgitation.runs import Run, own_texts
-from lmexposure.regurgitation.windows import Windows, read_windows
+from lmexposure.core import Encoded
+from lmexposure.models import Placed
+from lmexposure.regurgitation.runs import SHARED, Run, own_texts, units
+from lmexposure.regurgitation.windows import Document, Window, Windows, read_windows
 from lmexposure.statistics import longer_runs
+
+_LETTERS = 26
+_PROMPT = 3  # characters of a prompt, each a token
+_SHORT = 4  # characters of the shortest run that is kept
+
+
+def of_texts(
+    draws: np.random.Generator,
+    *,
+    copies: Sequence[int] = (),
+    changed: float = 0.02,
+    shared: int = 0,
+) -> Split:
+    """Units of documents of random letters, 30 of them alone, others in clusters of near copies.
+
+    Half of all documents have the shared characters, which the model knows by heart.
+    """
+    known = draws.integers(_LETTERS, size=shared)
+    clusters: list[list[NDArray[np.int64]]] = []
+    for size in [1] * 30 + list(copies):
+        text = draws.integers(_LETTERS, size=draws.integers(60, 160))
+        if shared and draws.random() < 0.5:
+            text = np.insert(text, draws.integers(_PROMPT, text.size), known)
+        others = draws.integers(_LETTERS, size=(size, text.size))
+        edited = np.where(draws.random(others.shape) < changed, others, text)
+        clusters.append([text, *edited[1:]])
+    inside = draws.permutation(np.arange(len(clusters)) < len(clusters) // 2)
+    table = draws.random((_LETTERS,) * 3) < 0.6
+    looks = []
+    for side in (True, False):
+        texts = [text for n, some in enumerate(clusters) if inside[n] == side for text in some]
+        looks.append((_windows(texts), [_runs(text, table, known) for text in texts]))
+    (corpus, runs), (held_out, other_runs) = looks
+    own, others_own = own_texts(corpus, held_out, seed=int(draws.integers(1 << 30)))
+    found = units(own, runs, others_own, other_runs)
+    assert found is not None
+    return found.scores, found.sides, found.strata
+
+
+OF_TEXTS: dict[str, Callable[[np.random.Generator], Split]] = {
+    "near copies": lambda draws: of_texts(draws, copies=(5, 20)),
+    "boilerplate in both": lambda draws: of_texts(draws, shared=3 * SHARED),
+}
+
+
+class _OneEach(Windows):
+    """One window for each document."""
+
+    def of_document(self, number: int) -> list[int]:
+        return [number]
+
+
+def _windows(texts: Sequence[NDArray[np.int64]]) -> Windows:
+    documents, windows = [], []
+    for number, codes in enumerate(texts):
+        text = "".join(map(chr, (codes + ord("a")).tolist()))
+        places = np.arange(codes.size, dtype=np.int64)[:, None] + np.array([0, 1])
+        placed = Placed(ids=codes.tolist(), first=0, places=places)
+        documents.append(Document(number=number + 1, copies=1, text=text, placed=placed, lead=()))
+        windows.append(
+            Window(
+                document=number,
+                place=_PROMPT,
+                encoded=Encoded(ids=placed.ids, scored_from=_PROMPT),
+                start=_PROMPT,
+                stop=codes.size,
+            )
+        )
+    count = len(texts)
+    return _OneEach(
+        documents=documents,
+        windows=windows,
+        among=count,
+        sizes=np.ones(count, dtype=np.int64),
+        drawn=count,
+        among_drawn=count,
+        read=count,
+        distinct=count,
+        too_short=0,
+        characters=sum(text.size for text in texts),
+        sha256="",
+    )
+
+
+def _runs(
+    codes: NDArray[np.int64], table: NDArray[np.bool_], known: NDArray[np.int64]
+) -> list[Run]:
+    """Rows of characters that the model follows behind the prompt, but for the shortest."""
+    hits = np.zeros(codes.size + 1, dtype=bool)
+    hits[_PROMPT:-1] = table[codes[1:-2], codes[2:-1], codes[3:]]
+    if known.size:
+        views = np.lib.stride_tricks.sliding_window_view(codes, min(known.size, codes.size))
+        for place in np.flatnonzero((views == known[: views.shape[1]]).all(1)).tolist():
+            hits[max(_PROMPT, place) : place + known.size] = True
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], hits]).astype(int))).reshape(-1, 2)
+    return [
+        Run(first=start, stop=end, start=start, end=end, prompt=_PROMPT, whole=True)
+        for start, end in edges[edges[:, 1] - edges[:, 0] >= _SHORT].tolist()
+    ]
 
 
 def windows(case: Case, texts: list[str]) -> Windows:
