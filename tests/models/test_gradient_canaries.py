@@ -17,7 +17,7 @@ import lmexposure as lx
 from lmexposure.errors import ModelError, SettingsError
 from lmexposure.models import gradient_canaries
 from lmexposure.models.dp_accounting import epsilon_spent
-from lmexposure.models.gradient_canaries import KINDS, Directions
+from lmexposure.models.gradient_canaries import KINDS
 from lmexposure.statistics import sampled_epsilon
 from lmexposure.studies.white_box import WhiteBoxBounds
 
@@ -26,7 +26,8 @@ DELTA = 1e-5
 
 def directions(canaries: lx.GradientCanaries) -> torch.Tensor:
     """Of the whole training, shape (count, weights)."""
-    found: Directions = known(canaries._directions)
+    found = canaries._directions
+    assert found is not None
     return torch.stack([found.combined(row) for row in torch.eye(canaries.count)]).double()
 
 
@@ -77,7 +78,8 @@ def test_scores_are_those_of_a_plain_sum() -> None:
     own = torch.zeros(DIMENSION, dtype=torch.float64)
     for number in range(20):  # a further canary of a step is no longer there behind it
         coins = torch.from_numpy(canaries._coins_of_step(number)).double()
-        further: Directions = known(canaries._of_step(number))
+        further = canaries._of_step(number)
+        assert further is not None
         own += further.combined(coins).double() * 0.5
     expected = directions(canaries) @ (total - own) / 0.5
     assert canaries.scores == pytest.approx(expected.numpy(), abs=1e-4)
