@@ -12,15 +12,19 @@ import pytest
 import torch
 from accelerate import Accelerator
 from models.dp_faults import FAULTS, all_to_the_bound, clipped_by, in_the_loop, noise_by
-from models.dp_loops import LOOPS, accumulating, backward, loop_of, parts_of
 from models.dp_trainings import (
     BATCH,
     DOCUMENTS,
+    LOOPS,
     Training,
+    accumulating,
+    backward,
     documents,
+    loop_of,
     loss_of_documents,
     mostly_slow,
     one_turn,
+    parts_of,
     training_of,
 )
 from torch.utils.data import DataLoader, WeightedRandomSampler
