@@ -86,35 +86,18 @@ class Tokens(nn.Module):
 def model_of(architecture: str, seed: int = 0) -> nn.Module:
     torch.manual_seed(seed)
     made: Any
+    no_ends = {"bos_token_id": None, "eos_token_id": None}
     if architecture in ("tokens", "tied"):
         return Tokens(tied=architecture == "tied")
     if architecture == "llama":
-        made = LlamaForCausalLM(
-            LlamaConfig(
-                vocab_size=VOCABULARY,
-                hidden_size=WIDTH,
-                intermediate_size=24,
-                num_hidden_layers=2,
-                num_attention_heads=2,
-                max_position_embeddings=16,
-                bos_token_id=None,
-                eos_token_id=None,
-            )
-        )
+        sizes = {"hidden_size": WIDTH, "intermediate_size": 24, "max_position_embeddings": 16}
+        layers = {"num_hidden_layers": 2, "num_attention_heads": 2}
+        made = LlamaForCausalLM(LlamaConfig(vocab_size=VOCABULARY, **sizes, **layers, **no_ends))
     elif architecture == "lstm":
         made = private_lstm()
     else:
-        made = GPT2LMHeadModel(
-            GPT2Config(
-                vocab_size=VOCABULARY,
-                n_positions=16,
-                n_embd=WIDTH,
-                n_layer=2,
-                n_head=2,
-                bos_token_id=None,
-                eos_token_id=None,
-            )
-        )
+        sizes = {"n_positions": 16, "n_embd": WIDTH, "n_layer": 2, "n_head": 2}
+        made = GPT2LMHeadModel(GPT2Config(vocab_size=VOCABULARY, **sizes, **no_ends))
     if architecture == "lora":
         config = LoraConfig(r=2, target_modules=["c_attn"], fan_in_fan_out=True, lora_dropout=0.1)
         with warnings.catch_warnings(action="ignore"):

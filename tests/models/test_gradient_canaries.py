@@ -231,17 +231,10 @@ def test_a_changed_noise_is_said_and_one_step_alone_composed() -> None:
 
 def adaptive() -> Any:
     weight = nn.Parameter(torch.zeros(8))
-    return AdaClipDPOptimizer(
-        torch.optim.SGD([weight], lr=0.1),
-        noise_multiplier=1.0,
-        target_unclipped_quantile=0.5,
-        clipbound_learning_rate=0.2,
-        max_clipbound=1e8,
-        min_clipbound=1.0,
-        unclipped_num_std=2.0,
-        max_grad_norm=1.0,
-        expected_batch_size=1,
-    )
+    given = {"noise_multiplier": 1.0, "max_grad_norm": 1.0, "expected_batch_size": 1}
+    given |= {"max_clipbound": 1e8, "min_clipbound": 1.0, "unclipped_num_std": 2.0}
+    given |= {"target_unclipped_quantile": 0.5, "clipbound_learning_rate": 0.2}
+    return AdaClipDPOptimizer(torch.optim.SGD([weight], lr=0.1), **given)
 
 
 @pytest.mark.parametrize(

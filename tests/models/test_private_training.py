@@ -14,7 +14,16 @@ import pytest
 import torch
 from hashes import sha256_tree
 from known import known
-from models.small_private import CANARIES, DOCUMENTS, PRIVATE, base, interrupted_at, lstm, trained
+from models.small_private import (
+    CANARIES,
+    DOCUMENTS,
+    PRIVATE,
+    base,
+    interrupted_at,
+    lstm,
+    resumed_alike,
+    trained,
+)
 from torch import nn
 
 from lmexposure.errors import CorpusError, ResultError, SettingsError
@@ -69,19 +78,16 @@ def test_interrupted_it_ends_with_the_same_bytes_and_promise(
 
 @pytest.mark.slow
 def test_each_document_is_measured_without_a_change_of_the_training(tmp_path: Path) -> None:
-    plain, settings = trained(tmp_path / "plain"), replace(PRIVATE, document_norms=True)
-    whole = trained(tmp_path / "whole", settings=settings)
+    plain = trained(tmp_path / "plain")
+    again = partial(trained, settings=replace(PRIVATE, document_norms=True))
+    # In an epoch, at its end, after it.
+    whole, claim = resumed_alike(tmp_path, again, lambda n: (3, n // 2, n // 2 + 1))
     assert sha256_tree(whole.model_path) == sha256_tree(plain.model_path)
-    half = whole.steps // 2
-    again = partial(trained, settings=settings)
-    interrupted_at((3, half, half + 1), tmp_path / "stopped", again)  # in an epoch, its end, after
-    resumed, claim = again(tmp_path / "stopped"), known(whole.claim)
     assert known(plain.claim) == claim.model_copy(update={"ex_post": None})
     found = DocumentPrivacy.read(tmp_path / "stopped")
     own = tmp_path / "whole" / "dp_report.json"
     assert found.inputs_sha256 == DocumentPrivacy.read(own).inputs_sha256
     assert found.ex_post == claim.ex_post
-    assert resumed.claim == claim
     assert (found.moments, found.claimed) == (2, claim.epsilon)
     assert len(set(found.names)) == len(found.epsilons) == claim.units
     assert claim.epsilon >= max(found.epsilons) > min(found.epsilons) > 0
@@ -104,13 +110,8 @@ def test_each_document_is_measured_without_a_change_of_the_training(tmp_path: Pa
 
 @pytest.mark.slow
 def test_canaries_in_the_gradients_are_resumed_and_read_beside_the_promise(tmp_path: Path) -> None:
-    settings = replace(PRIVATE, gradient_canaries=64)
-    whole = trained(tmp_path / "whole", settings=settings)
-    again = partial(trained, settings=settings)
-    interrupted_at((whole.steps // 2 + 1,), tmp_path / "stopped", again)
-    resumed, claim = again(tmp_path / "stopped"), known(whole.claim)
-    assert sha256_tree(resumed.model_path) == sha256_tree(whole.model_path)
-    assert resumed.claim == claim
+    again = partial(trained, settings=replace(PRIVATE, gradient_canaries=64))
+    whole, claim = resumed_alike(tmp_path, again, lambda n: (n // 2 + 1,))
     found = WhiteBoxAudit.read(tmp_path / "whole")
     other = WhiteBoxAudit.read(tmp_path / "stopped" / "white_box.json")
     assert found.inputs_sha256 == other.inputs_sha256

@@ -51,16 +51,9 @@ pytestmark = [
 
 def llama() -> Any:
     torch.manual_seed(3)
-    config = LlamaConfig(
-        vocab_size=len(TOKENIZER),
-        hidden_size=64,
-        intermediate_size=96,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=128,
-        initializer_range=0.2,
-    )
+    heads = {"num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
+    sizes = {"hidden_size": 64, "intermediate_size": 96, "max_position_embeddings": 128, **heads}
+    config = LlamaConfig(vocab_size=len(TOKENIZER), initializer_range=0.2, **sizes)
     return LlamaForCausalLM(config).eval()
 
 
