@@ -318,10 +318,9 @@ class Compared:
 def _row(comparison: Comparison, method: Measured, undefended: float) -> DefenceRow:
     settings, (swept, repeated) = comparison.settings, method.results
     directory = SweepDirectory.open(comparison.sweep_of(method.defence))
-    matrices = read_matrices(directory.out, directory.plan)
     attacks = adapted_attacks(
         directory,
-        matrices,
+        read_matrices(directory.out, directory.plan),
         fpr=settings.fpr,
         level=settings.sweep.level,
         methods=len(comparison.defences),
@@ -432,11 +431,10 @@ def _exposure(result: Result, repetitions: int) -> DefenceExposure | None:
         return None
     row = max(rows, key=lambda row: row.median.value)
     found, by = _found(row)
-    value = row.median.value if math.isfinite(row.median.value) else None
     return DefenceExposure(
         repetitions=repetitions,
         canaries=row.n,
-        median=value,
+        median=row.median.value if math.isfinite(row.median.value) else None,
         low=row.median.low,
         high=row.median.high,
         found=found,

@@ -292,8 +292,7 @@ class _Searching:
             why=None if reached else found.why,
         )
         training = None if found.useless else self._settings(found.strength, self._alternative)
-        cost = found.ratio - 1
-        return _Chosen(defence=defence, search=record, training=training, cost=cost)
+        return _Chosen(defence=defence, search=record, training=training, cost=found.ratio - 1)
 
     def _ratio_of(self, strength: float, alternative: int) -> float:
         """The loss as a multiple of the undefended one; infinite where the training diverges."""

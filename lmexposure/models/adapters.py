@@ -138,8 +138,7 @@ def unmerged_adapters(model: Any) -> dict[str, list[Any]]:
     for name, layer in model.named_modules():
         if isinstance(layer, _tuner_layer()):
             active = list(layer.active_adapters)
-            scalings = getattr(layer, "scaling", {})
-            scaled = [scalings.get(adapter) for adapter in active]
+            scaled = [getattr(layer, "scaling", {}).get(adapter) for adapter in active]
             found[name] = [active, scaled, bool(layer.disable_adapters)]
     return found
 
@@ -233,8 +232,7 @@ def _embedding_rows(model: PreTrainedModel, path: Path) -> int | None:
 
 def _trained_alone(path: Path) -> set[int]:
     """The tokens whose embeddings an adapter trains one by one."""
-    config = json.loads(read_bytes(path / _CONFIG))
-    indices = config.get("trainable_token_indices") or []
+    indices = json.loads(read_bytes(path / _CONFIG)).get("trainable_token_indices") or []
     lists = indices.values() if isinstance(indices, dict) else [indices]
     return {index for tokens in lists for index in tokens}
 

@@ -75,8 +75,7 @@ def row_context(tokenizer: Any, wrapping: Wrapping, texts: Sequence[str]) -> Con
     else:
         before, behind = wrapping.around()
         end = "" if (behind or texts[0]).endswith(_end(tokenizer)) else _end(tokenizer)
-        begun = tuple(begins_with(tokenizer))
-        context = Context(start=begun, before=before, behind=behind + end)
+        context = Context(start=tuple(begins_with(tokenizer)), before=before, behind=behind + end)
     return replace(context, unscored=_without_loss(tokenizer, wrapping, texts, context))
 
 
@@ -221,8 +220,7 @@ def _without_loss(
     tokenizer: Any, wrapping: Wrapping, texts: Sequence[str], context: Context
 ) -> int:
     """How many of a text's first tokens carry no loss: the same number in all texts."""
-    records = [wrapping.record(text) for text in texts]
-    made = training_rows(tokenizer, records, wrapping)
+    made = training_rows(tokenizer, [wrapping.record(text) for text in texts], wrapping)
     scored = encode_rows(tokenizer, texts, context)
     counts = {
         _unscored(f"text {number} of {len(texts)}", row, own, wrapping)

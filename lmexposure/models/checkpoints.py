@@ -124,8 +124,7 @@ class CheckpointDirectory:
 
     def finish(self, best_step: int) -> dict[str, str]:
         """Put the best model at its final place, `model`."""
-        path = self.out / "model"
-        with atomic_directory(path, mode=self.mode) as partial:
+        with atomic_directory(self.out / "model", mode=self.mode) as partial:
             shutil.copytree(self.best(best_step), partial, dirs_exist_ok=True)
             hashes = file_hashes(partial)
             damaged = damaged_file(partial, self._hashes[1])

@@ -238,13 +238,12 @@ def batches_of_loader(loader: Any) -> DpBatches:
     def batch(numbers: Sequence[int]) -> Any:
         return collate([dataset[number] for number in numbers])
 
-    generators = [g for thing in (loader, *samplers_of(loader)) for g in generators_of(thing)]
     return DpBatches(
         count=len(dataset),
         batch=batch,
         sample=endless(logical),
         rate=getattr(logical, "sample_rate", None),
-        generators=generators,
+        generators=[g for thing in (loader, *samplers_of(loader)) for g in generators_of(thing)],
         pool=getattr(logical, "num_samples", None),
     )
 
@@ -347,8 +346,7 @@ def _news(
     kept = same.index(False) if False in same else len(same)
     if kept < len(before) and before[kept][:2] == after[kept][:2]:
         sigma, rate, steps = after[kept]
-        grown = ((sigma, rate, steps - before[kept][2]),)
-        return (*grown, *after[kept + 1 :])
+        return ((sigma, rate, steps - before[kept][2]), *after[kept + 1 :])
     return tuple(after[kept:])
 
 

@@ -315,8 +315,7 @@ def _unknown(tokenizer: PreTrainedTokenizerBase, text: str, place: int, name: st
     """Say where the text meets an unknown token, without saying what it is."""
     unknown = tokenizer.unk_token_id
     # GPT-2 calls its end-of-text token "unknown" too: only text that spells it out gets it.
-    singles = _encode(tokenizer, list(text))
-    places = [i for i, single in enumerate(singles) if unknown in single]
+    places = [i for i, single in enumerate(_encode(tokenizer, list(text))) if unknown in single]
     where = f"token {place}"
     if places:
         category = unicodedata.category(text[places[0]])

@@ -294,8 +294,7 @@ class _Attack:
         )
 
     def _rounds(self, pool: Tensor, canary: Tensor, seed: int) -> RoundScores:
-        rounds = self._canife.mock_rounds
-        return mock_rounds(pool, canary, self._settings, rounds=rounds, seed=seed)
+        return mock_rounds(pool, canary, self._settings, rounds=self._canife.mock_rounds, seed=seed)
 
     def _mu(self, scores: NDArray[np.float64], coins: NDArray[np.bool_]) -> float:
         """The bound on the mu of a round at its share of the significance; 0 of one kind alone."""

@@ -393,8 +393,7 @@ class GradientCanaries:
 
 
 def _tossed(count: int, rate: float, seed: int, *purpose: str) -> NDArray[np.bool_]:
-    draws = np.random.default_rng(derive_seed(seed, *purpose)).random(count)
-    return np.asarray(draws < rate)
+    return np.asarray(np.random.default_rng(derive_seed(seed, *purpose)).random(count) < rate)
 
 
 def _noise_at_most(step: GaussianEpsilon | None) -> float | None:

@@ -257,8 +257,7 @@ class GoldfishRows:
     def batch(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """See `Batches`."""
         ids, labels = self._rows.batch(numbers)
-        dropped = left_out(ids, labels, k=self._k, width=self._width)
-        return ids, np.where(dropped, IGNORED, labels)
+        return ids, np.where(left_out(ids, labels, k=self._k, width=self._width), IGNORED, labels)
 
 
 def left_out(

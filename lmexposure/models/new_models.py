@@ -280,5 +280,4 @@ def _linear_layers(model: torch.nn.Module) -> str:
         and getattr(layer.weight, "ndim", 0) == 2  # Conv1D of GPT-2 too
         and not isinstance(layer, torch.nn.Embedding)
     }
-    more = ", ..." if len(linear) > _SHOWN else ""
-    return ", ".join(sorted(linear)[:_SHOWN]) + more
+    return ", ".join(sorted(linear)[:_SHOWN]) + (", ..." if len(linear) > _SHOWN else "")

@@ -157,8 +157,7 @@ def pack(
     starts = np.cumsum(lengths) - lengths
     gaps = _gaps(starts[whole], lengths[whole], block_size)
     ids, filled = _blocks(stream, starts[whole], gaps, block_size)
-    openers = stream[starts[lengths > 0]]
-    return Packed(ids=ids, lengths=filled, openers=frozenset(openers.tolist()))
+    return Packed(ids=ids, lengths=filled, openers=frozenset(stream[starts[lengths > 0]].tolist()))
 
 
 def check_fits(
@@ -166,8 +165,7 @@ def check_fits(
 ) -> None:
     """Refuse canaries that are longer than a block, or have a token that is unknown."""
     encoded = encode_in_context(tokenizer, texts, context=separator)
-    lengths = (len(text.ids) for text in encoded)
-    refuse_long(lengths, len(texts), block_size, "with its separator")
+    refuse_long((len(text.ids) for text in encoded), len(texts), block_size, "with its separator")
 
 
 def refuse_long(

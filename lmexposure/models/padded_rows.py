@@ -215,8 +215,7 @@ def _canary_rows(
     """The row of each canary, checked: it is whole, every token known, with loss."""
     if not texts:
         return {}
-    context = row_context(tokenizer, wrapping, texts)
-    encode_in_context(tokenizer, texts, context=context)
+    encode_in_context(tokenizer, texts, context=row_context(tokenizer, wrapping, texts))
     rows = training_rows(tokenizer, [wrapping.record(text) for text in texts], wrapping)
     expected = {tuple(row.ids): text for text, row in zip(texts, rows, strict=True)}
     if len(expected) < len(texts):

@@ -143,8 +143,7 @@ def quantisation(load_in: str, device: str) -> Any:
     _check_installed("bitsandbytes", "bitsandbytes", load_in)
     from transformers import BitsAndBytesConfig
 
-    wanted = {f"load_in_{load_in}": True}
-    return BitsAndBytesConfig(**wanted)
+    return BitsAndBytesConfig(**{f"load_in_{load_in}": True})
 
 
 def _by_torchao(load_in: str) -> Any:

@@ -61,8 +61,7 @@ class Selena(PlainTraining):
         tokens, shares = (
             torch.from_numpy(kept[places]).to(logs.device) for kept in (self._tokens, self._shares)
         )
-        loss = -(shares * logs.gather(1, tokens.long())).sum()
-        return loss, float(each.detach().sum())
+        return -(shares * logs.gather(1, tokens.long())).sum(), float(each.detach().sum())
 
     def _places(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         """Where the predicted tokens of some rows are among those of all."""
@@ -175,8 +174,7 @@ def sampled_rows(
                 said = model(input_ids=ids[:, -1:], past_key_values=state, use_cache=True)
                 state = said.past_key_values
                 shares = torch.softmax(said.logits[:, -1].float(), dim=1)
-                drawn = torch.multinomial(shares, 1, generator=draws)
-                ids = torch.cat([ids, drawn], dim=1)
+                ids = torch.cat([ids, torch.multinomial(shares, 1, generator=draws)], dim=1)
         parts.append(ids.cpu().numpy().astype(np.int32))
     lengths, openers = np.full(rows, length, np.int32), frozenset({int(start)})
     return Packed(ids=np.concatenate(parts), lengths=lengths, openers=openers)

@@ -47,8 +47,7 @@ def weights_sha256(model: PreTrainedModel) -> str:
             tensor = _offloaded(model, name)
         for kept, part in _parts(name, tensor.detach()):
             digest.update(f"{kept} {part.dtype} {tuple(part.shape)}\n".encode())
-            flat = part.cpu().contiguous().flatten()
-            digest.update(flat.view(torch.uint8).numpy().data)
+            digest.update(part.cpu().contiguous().flatten().view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 
@@ -90,8 +89,7 @@ def spread(model: PreTrainedModel, device_map: str | Mapping[str, int | str], fo
         parts = infer_auto_device_map(model, max_memory=memory, no_split_module_classes=whole)
     places = set(parts.values())
     if places != {"cpu"}:
-        offload = folder if "disk" in places else None
-        dispatch_model(model, device_map=parts, offload_dir=offload)
+        dispatch_model(model, device_map=parts, offload_dir=folder if "disk" in places else None)
 
 
 def check_embeddings_are_here(name: str, model: PreTrainedModel) -> None:

@@ -270,8 +270,7 @@ def free_record(
     texts: Sequence[str], found: Passages, settings: VerbatimSettings
 ) -> FreeExtraction:
     """What sampling brought out, and what it left."""
-    counts = [row.samples for row in found.rows]
-    unseen = unseen_passages(counts, len(texts), level=settings.level)
+    unseen = unseen_passages([row.samples for row in found.rows], len(texts), level=settings.level)
     return FreeExtraction(
         samples=len(texts),
         tokens=settings.sample_tokens,

@@ -178,8 +178,7 @@ class _Look:
         windows, others = read_windows(
             self.documents, tokenizer, self.settings, separator=self.separator, held_out=held_out
         )
-        asked = self._asked(windows, others)
-        with held.work(asked, hidden=_HIDDEN) as work:
+        with held.work(self._asked(windows, others), hidden=_HIDDEN) as work:
             made = work.finished()
             if made is None or not _has_texts(made):
                 made = self._made(work, windows, others)
