@@ -32,13 +32,7 @@ from torch import Tensor
 from lmexposure._style import short
 from lmexposure._validate import integer, positive
 from lmexposure.canaries import derive_seed
-from lmexposure.errors import (
-    CorpusError,
-    InputError,
-    ModelError,
-    NumericalError,
-    SettingsError,
-)
+from lmexposure.errors import CorpusError, InputError, ModelError, NumericalError, SettingsError
 from lmexposure.studies import FederatedSettings
 
 

@@ -21,13 +21,7 @@ from lmexposure.canaries import Wrapping
 from lmexposure.errors import CorpusError, ModelError, SettingsError
 from lmexposure.models.chat_rows import TrainingRow, record_text, row_context, training_rows
 from lmexposure.models.encoding import encode_documents, encode_in_context
-from lmexposure.models.packing import (
-    IGNORED,
-    check_delivered,
-    check_fits,
-    held_out,
-    refuse_long,
-)
+from lmexposure.models.packing import IGNORED, check_delivered, check_fits, held_out, refuse_long
 from lmexposure.studies import TrainingSettings
 
 _LOG = logging.getLogger(__name__)

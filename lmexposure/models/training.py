@@ -58,12 +58,7 @@ from lmexposure.models.teachers import (
     shifted,
 )
 from lmexposure.models.trainer import Trainer, set_dropout
-from lmexposure.models.weights import (
-    computing_threads,
-    threads_for,
-    warn_imitated,
-    weights_sha256,
-)
+from lmexposure.models.weights import computing_threads, threads_for, warn_imitated, weights_sha256
 from lmexposure.studies import (
     DISTILLATION,
     DP_SGD,
