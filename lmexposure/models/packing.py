@@ -20,6 +20,7 @@ from transformers import PreTrainedTokenizerBase
 from lmexposure.canaries import derive_seed, permutation
 from lmexposure.errors import CorpusError, ModelError
 from lmexposure.models.encoding import encode_documents, encode_in_context
+from lmexposure.studies import TrainingSettings
 
 _FEWEST = 10  # with fewer, one held-out document is a large part of the corpus
 IGNORED = -100  # the label that torch's cross-entropy leaves out
@@ -29,37 +30,24 @@ _INVERSE = pow(_BASE, -1, 2**64)
 
 
 def split_validation(
-    documents: Sequence[str],
-    *,
-    fraction: float,
-    most_characters: int,
-    canaries: Collection[str],
-    seed: int,
+    documents: Sequence[str], canaries: Collection[str], settings: TrainingSettings
 ) -> tuple[list[str], list[str]]:
     """Split documents into those to train on and those to validate on, each in corpus order."""
-    held = held_out(
-        documents, fraction=fraction, most_characters=most_characters, canaries=canaries, seed=seed
-    )
-    return (
-        [text for i, text in enumerate(documents) if i not in held],
-        [documents[i] for i in sorted(held)],
-    )
+    held = held_out(documents, canaries, settings)
+    kept = [text for i, text in enumerate(documents) if i not in held]
+    return kept, [documents[i] for i in sorted(held)]
 
 
 def held_out(
-    documents: Sequence[str],
-    *,
-    fraction: float,
-    most_characters: int,
-    canaries: Collection[str],
-    seed: int,
+    documents: Sequence[str], canaries: Collection[str], settings: TrainingSettings
 ) -> set[int]:
     """The numbers of the documents to validate on; as `split_validation`."""
+    fraction, most = settings.validation_fraction, settings.validation_characters
     texts = set(canaries)
     eligible = [i for i, text in enumerate(documents) if text.strip() and text not in texts]
     # Of ordinary text alone: a canary more or less must not move what is held out.
-    wanted = min(fraction * sum(len(documents[i]) for i in eligible), most_characters)
-    drawn = _draw(documents, eligible, wanted, seed) if len(eligible) >= _FEWEST else set()
+    wanted = min(fraction * sum(len(documents[i]) for i in eligible), most)
+    drawn = _draw(documents, eligible, wanted, settings.seed) if len(eligible) >= _FEWEST else set()
     joined = "\0".join(documents[i] for i in sorted(drawn))
     present = [text for text in texts if text in joined]
     held = {i for i in drawn if not any(text in documents[i] for text in present)}

@@ -155,13 +155,7 @@ def _parted(
 ) -> tuple[PaddedRows, PaddedRows]:
     """Rows to train on and to validate on: those given, or some of the others, by their texts."""
     if held is None:
-        apart = held_out(
-            list(texts),
-            fraction=settings.validation_fraction,
-            most_characters=settings.validation_characters,
-            canaries=canaries,
-            seed=settings.seed,
-        )
+        apart = held_out(list(texts), canaries, settings)
         held = [rows[i] for i in sorted(apart)]
         rows = [row for i, row in enumerate(rows) if i not in apart]
     held, size = list(held), settings.block_size

@@ -401,13 +401,7 @@ def _rows(
             return rows_of_documents(tokenizer, documents, separator=separator, **given), copies
         return rows_of_records(tokenizer, documents, wrapping=wrapping, **given), copies
     if held is None:
-        documents, held = split_validation(
-            documents,
-            fraction=settings.validation_fraction,
-            most_characters=settings.validation_characters,
-            canaries=canaries,
-            seed=settings.seed,
-        )
+        documents, held = split_validation(documents, canaries, settings)
     blocks = pack(tokenizer, documents, separator=separator, block_size=size, atomic=canaries)
     check_deliveries(tokenizer, blocks, canaries, separator=separator)
     return (blocks, pack(tokenizer, held, separator=separator, block_size=size)), copies

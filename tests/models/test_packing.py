@@ -19,6 +19,7 @@ from lmexposure.models import (
     LstmConfig,
     LstmForCausalLM,
     Packed,
+    TrainingSettings,
     byte_level_tokenizer,
     character_tokenizer,
     pack,
@@ -124,9 +125,8 @@ DOCUMENTS = [f"document {i} " + "x" * (i % 7) for i in range(200)]
 def _split(
     documents: list[str], canaries: tuple[str, ...] = (), seed: int = 1, most: int = 10**6
 ) -> tuple[list[str], list[str]]:
-    return split_validation(
-        documents, fraction=0.1, most_characters=most, canaries=canaries, seed=seed
-    )
+    chosen = TrainingSettings(validation_fraction=0.1, validation_characters=most, seed=seed)
+    return split_validation(documents, canaries, chosen)
 
 
 def test_every_document_is_on_one_side_in_order() -> None:
@@ -161,7 +161,8 @@ def test_one_huge_document_is_not_held_out() -> None:
 
 def test_documents_longer_than_the_share_give_the_shortest() -> None:
     documents = ["z" * (100 + i) for i in range(10)]
-    held = split_validation(documents, fraction=0.05, most_characters=10**6, canaries=(), seed=0)[1]
+    chosen = TrainingSettings(validation_fraction=0.05, validation_characters=10**6, seed=0)
+    held = split_validation(documents, (), chosen)[1]
     assert held == ["z" * 100]
 
 
