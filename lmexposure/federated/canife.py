@@ -156,19 +156,14 @@ def _trained(asked: _Asked, work: Work[Canife], mode: int, progress: Said | None
 
 
 def _record(audit: FederatedAudit, inputs: str, clients: int, weights: int) -> Canife:
-    settings = audit.settings
+    of_rounds = ("rounds", "client_rate", "local_epochs", "local_batch")
+    of_noise = ("clip", "noise_multiplier", "delta")
     return Canife.now(
+        **{name: getattr(audit.settings, name) for name in (*of_rounds, *of_noise)},
         inputs_sha256=inputs,
         clients=audit.clients,
         aside=clients - audit.clients,
         weights=weights,
-        rounds=settings.rounds,
-        client_rate=settings.client_rate,
-        local_epochs=settings.local_epochs,
-        local_batch=settings.local_batch,
-        clip=settings.clip,
-        noise_multiplier=settings.noise_multiplier,
-        delta=settings.delta,
         frozen=audit.canife.frozen,
         significance=audit.canife.significance,
         attacked=audit.rounds,

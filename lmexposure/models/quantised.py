@@ -137,16 +137,18 @@ def _says_quantised(model: Any) -> bool:
 
 def quantisation(load_in: str, device: str) -> Any:
     """What `from_pretrained` takes to quantise a model while it is loaded."""
-    if device.startswith("cpu"):
-        _check_installed("torchao", "'lmexposure[quantised]'", load_in)
-        return _by_torchao(load_in)
-    _check_installed("bitsandbytes", "bitsandbytes", load_in)
-    from transformers import BitsAndBytesConfig
+    by_torchao = device.startswith("cpu")
+    library = "torchao" if by_torchao else "bitsandbytes"
+    if find_spec(library) is None:
+        package = "'lmexposure[quantised]'" if by_torchao else library
+        raise ModelError(
+            f"load_in={load_in!r} needs {library} here, which is not installed; install it: pip "
+            f"install {package}; or load the model without load_in"
+        )
+    if not by_torchao:
+        from transformers import BitsAndBytesConfig
 
-    return BitsAndBytesConfig(**{f"load_in_{load_in}": True})
-
-
-def _by_torchao(load_in: str) -> Any:
+        return BitsAndBytesConfig(**{f"load_in_{load_in}": True})
     with quiet_libraries():
         from torchao.quantization import Int8WeightOnlyConfig, IntxWeightOnlyConfig
         from torchao.quantization.granularity import PerGroup
@@ -158,14 +160,6 @@ def _by_torchao(load_in: str) -> Any:
         narrow = getattr(torch, "int4")  # noqa: B009
         return TorchAoConfig(
             IntxWeightOnlyConfig(weight_dtype=narrow, granularity=PerGroup(_GROUP))
-        )
-
-
-def _check_installed(library: str, package: str, load_in: str) -> None:
-    if find_spec(library) is None:
-        raise ModelError(
-            f"load_in={load_in!r} needs {library} here, which is not installed; install it: pip "
-            f"install {package}; or load the model without load_in"
         )
 
 
@@ -219,9 +213,7 @@ def _method(model: Any) -> list[str]:
     how = [width for width in _WIDTHS if values.get(f"load_in_{width}")]
     if "bits" in values:
         how.append(f"{values['bits']} bits")
-    if config is not None and hasattr(
-        config, "quant_type"
-    ):  # torchao names what is done by a class
+    if hasattr(config, "quant_type"):  # torchao names what is done by a class
         how.append(type(config.quant_type).__name__)
     return [str(getattr(method, "value", method) or "unknown method"), *how]
 
