@@ -1,9 +1,4 @@
-"""Privacy of users in federated training, tested by crafted canaries (CANIFE).
-
-The training itself is in `models`: `federated_rounds.py` trains in one process, DP-FedSGD and
-DP-FedAvg, crafts a text whose update no client's covers, and lets it take part in mock rounds;
-`federated_audit.py` bounds epsilon round by round, beside the claim.
-"""
+"""Privacy of users in federated training, tested by crafted canaries; the training is in models."""
 
 from typing import TYPE_CHECKING
 

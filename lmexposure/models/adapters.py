@@ -81,11 +81,7 @@ def base_of_adapter(path: Path) -> tuple[str, str | None]:
 
 
 def with_adapter(model: PreTrainedModel, path: Path, *, tokens: int) -> PreTrainedModel:
-    """A model with its adapter: merged in float32, kept apart in other dtypes and when quantised.
-
-    There rounding can swallow what it learned. Nor is it merged into a weight that two layers
-    share, or where it brings a bias that its layer has no place for.
-    """
+    """A model with its adapter: merged, or apart where rounding can swallow what it learned."""
     try:
         from peft import PeftModel, get_peft_model_state_dict
     except ImportError as failure:

@@ -6,8 +6,7 @@ mu of the round, and the noise multiplier that it leaves room for. That is held 
 attacked round and composed with the rate of the clients: the epsilon that the training has shown so
 far. Beside it is the epsilon that it claims.
 
-Four quantities a round, as in the source: epsilon of the round and of the training so far, each as
-claimed (theory) and as seen (empirical). Mock clients and design clients take no part in training.
+Mock clients and design clients take no part in training.
 """
 
 import io

@@ -112,25 +112,9 @@ class LstmForCausalLM(PreTrainedModel):  # type: ignore[misc]
         logits_to_keep: int | Tensor = 0,
         return_dict: bool | None = None,
     ) -> Any:
-        """Next-token logits for every position, or for those asked.
+        """Next-token logits, (B, kept, V); padding may be on the right only, and changes nothing.
 
-        Args:
-            input_ids: tokens, shape (B, T).
-            attention_mask: 1 for a token, 0 for padding, shape (B, T) or (B, seen + T); padding
-                may be on the right only, and changes neither logits nor state.
-            position_ids: accepted and not needed: an LSTM has no positions.
-            past_key_values: the state after earlier tokens, changed in place.
-            labels: tokens to predict, shape (B, T), -100 where none; the loss is their mean in
-                nats, shifted by one as everywhere in transformers.
-            use_cache: return the state; by default only outside training.
-            logits_to_keep: the last n positions (0: all), or a 1D tensor of positions.
-            return_dict: False gives a tuple.
-
-        Returns:
-            CausalLMOutputWithPast with `logits` (B, kept, V), `past_key_values`, `loss`.
-
-        Raises:
-            ModelError: left padding, or a row without any token.
+        The state is changed in place, and returned outside training alone unless asked for.
         """
         keep_state = self._keeps_state(use_cache, past_key_values)
         lengths = _right_padded_lengths(attention_mask, input_ids)

@@ -1,8 +1,4 @@
-"""What happens with a batch: plain training, and methods that differ from it in their loss alone.
-
-The training loop (epochs, evaluations, early stopping, checkpoints) is shared; a method says which
-rows a step reads, and how their loss changes the weights.
-"""
+"""What happens with a batch: plain training, and methods that differ in their loss alone."""
 # ruff: noqa: B027  most methods promise nothing, and put nothing on the model
 
 import contextlib

@@ -61,11 +61,9 @@ class _Placeholders(MetaPathFinder, Loader):
 
 @contextmanager
 def without_torchao() -> Iterator[None]:
-    """Keep torchao, where it is not imported yet, from being so: no weight can be one of its own.
+    """Keep torchao, which is slow, from being imported beside models none of whose weights it made.
 
-    transformers imports it beside every model, and peft to ask whether it made a weight. It is slow
-    and logs which kernels it lacks. In a process that is none of ours it comes, in silence: what
-    else uses it there must find its own classes.
+    In a process that is none of ours it comes, in silence: what else uses it needs its own classes.
     """
     if "lmexposure.cli.entry" not in sys.modules:
         with quiet_libraries():

@@ -1,7 +1,4 @@
-"""The number of threads: by size, by the user's word, restored, and the same on resuming.
-
-Whether a CPU computes in bfloat16 is asked of it, and a user who asks for more is told.
-"""
+"""Threads, by size and by the user's word; and whether a CPU computes in bfloat16."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,9 +1,4 @@
-"""The character tokenizer loses nothing, and survives saving.
-
-The small GPT-2 and its byte-level BPE.
-
-New models: sizes, seeds, what their tokenizers know.
-"""
+"""New models: sizes, seeds, and tokenizers, which lose nothing and survive saving."""
 
 from collections.abc import Callable
 from functools import partial

@@ -1,9 +1,4 @@
-"""Blocks hold every token in order, and no canary is cut.
-
-Held-out documents: no canary among them, the same for the same seed.
-
-What is counted are canaries that are in the blocks whole, as documents.
-"""
+"""Blocks hold every token in order and canaries whole, as counted; none is held out."""
 
 from dataclasses import replace
 
