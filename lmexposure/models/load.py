@@ -208,14 +208,15 @@ def model_outline(path: str | os.PathLike[str]) -> dict[str, str]:
 
 
 def save_model(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, path: Path, *, mode: int = 0o666
+    model: Any, tokenizer: PreTrainedTokenizerBase, path: Path, *, mode: int = 0o666, **options: Any
 ) -> None:
     """Write weights (safetensors), config and tokenizer as one directory, whole or not at all."""
     with atomic_directory(path, mode=mode) as partial, _quiet():
         try:
-            model.save_pretrained(partial)
+            model.save_pretrained(partial, **options)
         except SafetensorError as failure:
             raise FileError(f"cannot write {path}: {failure}; free some space") from failure
+        (partial / "README.md").unlink(missing_ok=True)  # peft's form to fill in
         tokenizer.save_pretrained(partial)
 
 

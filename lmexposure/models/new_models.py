@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from safetensors import SafetensorError
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import (
     GPT2Config,
@@ -16,10 +15,9 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from lmexposure._files import atomic_directory
 from lmexposure._validate import integer, one_of
 from lmexposure.canaries import derive_seed
-from lmexposure.errors import CorpusError, FileError, ModelError, SettingsError
+from lmexposure.errors import CorpusError, ModelError, SettingsError
 from lmexposure.models.adapters import is_adapter
 from lmexposure.models.load import LoadedModel
 from lmexposure.models.lstm import LstmConfig, LstmForCausalLM
@@ -32,6 +30,11 @@ if TYPE_CHECKING:
 
 UNKNOWN = "<unk>"
 END_OF_TEXT = "<|endoftext|>"
+_OPTIONS = {
+    "eos_token": END_OF_TEXT,
+    "split_special_tokens": True,
+    "clean_up_tokenization_spaces": False,
+}
 NEW_MODELS = ("lstm", "gpt2-tiny")
 
 
@@ -61,13 +64,7 @@ def character_tokenizer(
     # BPE without merges splits into characters, and Fuse joins them again without adding spaces.
     tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[], unk_token=UNKNOWN))
     tokenizer.decoder = decoders.Fuse()
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        unk_token=UNKNOWN,
-        eos_token=END_OF_TEXT,
-        split_special_tokens=True,
-        clean_up_tokenization_spaces=False,
-    )
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token=UNKNOWN, **_OPTIONS)
 
 
 def byte_level_tokenizer(
@@ -84,26 +81,14 @@ def byte_level_tokenizer(
         show_progress=False,
     )
     tokenizer.train_from_iterator(documents, trainer)
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        eos_token=END_OF_TEXT,
-        split_special_tokens=True,
-        clean_up_tokenization_spaces=False,
-    )
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **_OPTIONS)
 
 
 def tiny_gpt2_config(tokenizer: PreTrainedTokenizerBase) -> GPT2Config:
     """GPT-2 with 4 layers of width 128, 4 heads and a window of 256 tokens: 1.1 M parameters."""
-    end = tokenizer.eos_token_id
-    return GPT2Config(
-        vocab_size=len(tokenizer),
-        n_positions=256,
-        n_embd=128,
-        n_layer=4,
-        n_head=4,
-        bos_token_id=end,
-        eos_token_id=end,
-    )
+    ends = dict.fromkeys(("bos_token_id", "eos_token_id"), tokenizer.eos_token_id)
+    sizes = {"n_positions": 256, "n_embd": 128, "n_layer": 4, "n_head": 4}
+    return GPT2Config(vocab_size=len(tokenizer), **sizes, **ends)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -257,18 +242,6 @@ def with_new_adapter(loaded: LoadedModel, settings: TrainingSettings) -> "PeftMo
 def is_lora(model: Any) -> bool:
     """Whether a model in training is one by `with_new_adapter`."""
     return hasattr(model, "peft_config")
-
-
-def save_adapter(model: Any, tokenizer: Any, path: Path, *, mode: int = 0o666) -> None:
-    """Write an adapter and its tokenizer as one directory, whole or not at all."""
-    with atomic_directory(path, mode=mode) as partial:
-        try:
-            # The base is as it was, its embeddings too: nothing is asked of the hub.
-            model.save_pretrained(partial, save_embedding_layers=False)
-        except SafetensorError as failure:
-            raise FileError(f"cannot write {path}: {failure}; free some space") from failure
-        (partial / "README.md").unlink(missing_ok=True)  # peft's form to fill in
-        tokenizer.save_pretrained(partial)
 
 
 def _linear_layers(model: torch.nn.Module) -> str:

@@ -18,7 +18,7 @@ from lmexposure.errors import ModelError, NumericalError
 from lmexposure.models.checkpoints import CheckpointDirectory, Counters, Progress, ProgressCallback
 from lmexposure.models.load import save_model
 from lmexposure.models.methods import Setup, TrainingMethod, summed
-from lmexposure.models.new_models import is_lora, save_adapter
+from lmexposure.models.new_models import is_lora
 from lmexposure.models.packing import Blocks, steps_per_epoch
 
 
@@ -170,8 +170,9 @@ class Trainer:
     def _save_model(self, path: Path) -> None:
         if self._accelerator.is_main_process:
             with self._method.evaluated() as model:
-                save = save_adapter if is_lora(model) else save_model
-                save(model, self._tokenizer, path, mode=self._checkpoints.mode)
+                # The base of an adapter is as it was, its embeddings too: the hub is asked nothing.
+                options = {"save_embedding_layers": False} if is_lora(model) else {}
+                save_model(model, self._tokenizer, path, mode=self._checkpoints.mode, **options)
 
     def _checkpoint(self) -> None:
         self._saved = time.monotonic()

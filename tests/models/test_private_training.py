@@ -43,6 +43,11 @@ KEY = 0x5EC2_E7F0_0D15_EA5E
 LORA = replace(PRIVATE, lora=True, lora_rank=2, lora_targets=("c_attn",), epochs=1)
 
 
+def bits_of(model: Any) -> Any:
+    """What it says of the canaries, as its corpus has them."""
+    return log_perplexity(model.eval(), lstm().tokenizer, list(CANARIES), context="\n")
+
+
 @pytest.fixture
 def keys(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """What the operating system gives as keys, one after the other."""
@@ -144,11 +149,7 @@ def test_an_adapter_resumes_to_the_byte_and_is_saved_as_one(tmp_path: Path) -> N
     assert resumed.claim == whole.claim
     assert (whole.model_path / "adapter_config.json").exists()
     kept = load_model(whole.model_path)
-    bits = [
-        log_perplexity(model.eval(), loaded.tokenizer, list(CANARIES), context="\n")
-        for model in (kept.model, loaded.model)
-    ]
-    assert bits[0] == pytest.approx(bits[1], rel=1e-6)
+    assert bits_of(kept.model) == pytest.approx(bits_of(loaded.model), rel=1e-6)
 
 
 @pytest.mark.slow
@@ -198,13 +199,8 @@ def test_what_is_saved_is_an_ordinary_lstm_that_scores_as_the_trained_one(
     assert known(result.claim).noise_is_given
     kept = load_model(result.model_path)
     assert type(kept.model.lstm) is type(loaded.model.lstm) is nn.LSTM
-    bits = [
-        log_perplexity(model.eval(), loaded.tokenizer, list(CANARIES), context="\n")
-        for model in (kept.model, loaded.model)
-    ]
-    assert np.array_equal(bits[0], bits[1])
-    untrained = log_perplexity(lstm().model, loaded.tokenizer, list(CANARIES), context="\n")
-    assert not np.array_equal(bits[0], untrained)
+    assert np.array_equal(bits_of(kept.model), bits_of(loaded.model))
+    assert not np.array_equal(bits_of(kept.model), bits_of(lstm().model))
     left = {path.name for path in tmp_path.glob("[!.]*")}
     assert left == {"metrics.jsonl", "model", "training.json"}
 
