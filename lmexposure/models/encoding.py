@@ -14,7 +14,6 @@ from transformers import AutoConfig, AutoTokenizer, PretrainedConfig, PreTrained
 from lmexposure._files import content_hash
 from lmexposure.core import Encoded
 from lmexposure.errors import ModelError
-from lmexposure.models.weights import reason
 
 _NO_LIMIT = 10**6  # tokens; a tokenizer that knows no limit says more
 _MOST_BYTES = 4  # of a character in UTF-8: a context has at most this many tokens for each
@@ -333,9 +332,10 @@ def tokenizer_named(name: str | Path, *, offline: bool = False, revision: str | 
             name, local_files_only=offline, revision=revision or "main", trust_remote_code=False
         )
     except Exception as failure:  # whatever damaged files ran into
+        said = str(failure).strip().split("\n")[0] or type(failure).__name__
         raise ModelError(
-            f"cannot load a tokenizer from {str(name)!r}: {reason(failure)}; give the directory or "
-            "hub name of the model that is trained"
+            f"cannot load a tokenizer from {str(name)!r}: {said}; give the directory or hub name "
+            "of the model that is trained"
         ) from failure
 
 
