@@ -67,14 +67,8 @@ def sentence_piece_bpe(vocab_size: int = 400) -> Any:
     tokenizer.normalizer = normalizers.Sequence(
         [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
     )
-    tokenizer.decoder = decoders.Sequence(
-        [
-            decoders.Replace("▁", " "),
-            decoders.ByteFallback(),
-            decoders.Fuse(),
-            decoders.Strip(" ", 1, 0),
-        ]
-    )
+    steps = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
+    tokenizer.decoder = decoders.Sequence([*steps, decoders.Strip(" ", 1, 0)])
     trainer = trainers.BpeTrainer(
         vocab_size=vocab_size,
         special_tokens=["<unk>", "<s>", *(f"<0x{byte:02X}>" for byte in range(256))],
@@ -122,23 +116,14 @@ def model_of(kind: str, vocab_size: int) -> Any:
     if kind == "lstm":
         model = LstmForCausalLM(LstmConfig(embedding_size=32, **small))
     elif kind == "gpt2":
-        model = GPT2LMHeadModel(
-            GPT2Config(
-                vocab_size=vocab_size,
-                n_layer=2,
-                n_embd=32,
-                n_head=2,
-                n_positions=96,
-                bos_token_id=0,
-                eos_token_id=0,
-            )
-        )
+        sizes = {"n_layer": 2, "n_embd": 32, "n_head": 2, "n_positions": 96}
+        ends = {"bos_token_id": 0, "eos_token_id": 0}
+        model = GPT2LMHeadModel(GPT2Config(vocab_size=vocab_size, **sizes, **ends))
     elif kind == "llama":
         model = LlamaForCausalLM(LlamaConfig(max_position_embeddings=96, **small, **heads))
     else:
-        model = MistralForCausalLM(
-            MistralConfig(max_position_embeddings=96, sliding_window=8, **small, **heads)
-        )
+        window = {"max_position_embeddings": 96, "sliding_window": 8}
+        model = MistralForCausalLM(MistralConfig(**window, **small, **heads))
     with torch.no_grad():
         model.get_output_embeddings().weight.mul_(8)
     return model.eval()

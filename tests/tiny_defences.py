@@ -35,12 +35,8 @@ def tiny_comparison(*methods: str, **changes: Any) -> DefencesSettings:
         training={"epochs": 2, "learning_rate": 0.02},
     )
     sweep = SweepSettings(models=MODELS, shares=(1.0,), population=5, contexts=1, inclusion_seed=1)
-    own: dict[str, Any] = {
-        "methods": methods or ("early-stop",),
-        "target": 1.3,
-        "repeated": 0,
-        "tries": 3,
-    }
+    own: dict[str, Any] = {"methods": methods or ("early-stop",), "target": 1.3}
+    own |= {"repeated": 0, "tries": 3}
     return DefencesSettings(**own | changes, sweep=replace(sweep, run=run))
 
 
@@ -68,28 +64,16 @@ def made_row(name: str, tpr: float | None = 0.5, **changes: Any) -> DefenceRow:
         "promises_not": "anything",
         "search": DefenceSearch(knob="knob", value=0.5, tries=(tried,), reached=True, why=None),
         "training": {"method": name, "knob": 0.5},
-        "target": 1.05,
-        "models": 16,
-        "bits": 2.1,
-        "sd": 0.01,
-        "ratio": 1.05,
-        "ranked": True,
-        "why": None,
-        "population": 0.02,
-        "population_low": 0.01,
-        "population_high": 0.04,
         "strongest": None if tpr is None else attack,
         "attacks": (attack,),
-        "above_p": None,
-        "worst": "pin/x1/0003",
-        "worst_p": 0.01,
         "exposure": DefenceExposure(
             repetitions=10, canaries=10, median=4.5, low=2.0, high=7.0, found=3, by="beam"
         ),
-        "epsilon": None,
-        "delta": None,
-        "seconds": 4.0,
     }
+    values |= {"models": 16, "bits": 2.1, "sd": 0.01, "ratio": 1.05, "target": 1.05, "seconds": 4.0}
+    values |= {"population": 0.02, "population_low": 0.01, "population_high": 0.04}
+    values |= {"worst": "pin/x1/0003", "worst_p": 0.01, "ranked": True}
+    values |= dict.fromkeys(("why", "above_p", "epsilon", "delta"))
     return DefenceRow(**values | changes)
 
 

@@ -23,16 +23,9 @@ FLAGS = (
 
 def tiny_settings(**changes: Any) -> SweepSettings:
     """As FLAGS have it."""
-    run = {
-        "formats": ("pin",),
-        "canaries": 6,
-        "repetitions": (1,),
-        "controls": 0,
-        "layers": 1,
-        "units": 8,
-        "seed": 7,
-        "training": {"epochs": 2} | changes.pop("training", {}),
-    }
+    run: dict[str, Any] = {"formats": ("pin",), "canaries": 6, "repetitions": (1,), "controls": 0}
+    run |= {"layers": 1, "units": 8, "seed": 7}
+    run["training"] = {"epochs": 2} | changes.pop("training", {})
     settings: dict[str, Any] = {"models": MODELS, "population": 4, "inclusion_seed": 1}
     return SweepSettings(**settings | changes, run=RunSettings(**run))
 

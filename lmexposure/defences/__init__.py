@@ -1,8 +1,5 @@
 """Defences side by side: at one utility, with strong DP-SGD baselines, under attacks that fit.
 
-`catalogue.py` has the methods; `driver.py` finds the settings at which a method is as useful as the
-others, trains and measures them; `comparison.py` makes the table, by `attacks.py`.
-
 Source: Aerni, Zhang, Tramèr 2024, "Evaluations of Machine Learning Privacy Defenses are Misleading"
 (arXiv 2404.17399).
 """

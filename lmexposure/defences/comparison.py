@@ -94,18 +94,9 @@ class Comparison:
         prepare(list(self.files), out=out, settings=settings)
         return SweepDirectory.open(out)
 
-    def tries_of(self, defence: Defence, training: Mapping[str, object]) -> Path:
-        """Where a training of a search is."""
-        name = sha256_bytes(canonical_json(dict(training)))[:16]
-        return self.out / "search" / defence.name / name
-
     def sweep_of(self, defence: Defence) -> Path:
         """Where the models of a method are."""
         return self.out / "methods" / defence.name
-
-    def repeated_of(self, defence: Defence) -> Path:
-        """Where the one model with repeated canaries is."""
-        return self.out / "repeated" / defence.name
 
     def sweep_settings(self, training: Mapping[str, object]) -> SweepSettings:
         """Of the sweep of a method: the same canaries, coins and seeds for all."""
@@ -197,7 +188,11 @@ def _asked(settings: DefencesSettings, files: Sequence[Path]) -> dict[str, JsonV
             raise CorpusError(
                 f"cannot read the corpus {path}: {failure.strerror}; give a text file"
             ) from failure
-    return _flat(settings) | {"corpus": hashes}
+    own = asdict(settings)
+    sweep = settings.sweep.record().model_dump(mode="json")
+    of_run: dict[str, Any] = sweep.pop("run")
+    kept = {name: value for name, value in own.items() if name not in ("sweep", "methods")}
+    return kept | sweep | of_run | {"corpus": hashes}
 
 
 def _clear_left(out: Path) -> None:
@@ -210,16 +205,6 @@ def _clear_left(out: Path) -> None:
         )
     for name in _LEFT:
         remove(out / name)
-
-
-def _flat(settings: DefencesSettings) -> dict[str, Any]:
-    """What decides a comparison, by the names that a person gives them."""
-    own = {
-        name: value for name, value in asdict(settings).items() if name not in ("sweep", "methods")
-    }
-    sweep = settings.sweep.record().model_dump(mode="json")
-    of_run: dict[str, Any] = sweep.pop("run")
-    return own | sweep | of_run
 
 
 def _slice(files: Sequence[Path], out: Path, settings: DefencesSettings) -> Path:
@@ -268,13 +253,12 @@ def _seeds(out: Path, settings: DefencesSettings) -> dict[str, int]:
     kept = read_sealed(out / _SEEDS)
     if kept is None:
         run = settings.sweep.run
+        coins = settings.sweep.inclusion_seed
         seeds = {
             "secrets": fresh_seed() if run.seed is None else run.seed,
-            "coins": settings.sweep.inclusion_seed,
+            "coins": fresh_seed() if coins is None else coins,
             "search": fresh_seed() if run.seed is None else run.seed + 1,
         }
-        if seeds["coins"] is None:
-            seeds["coins"] = fresh_seed()
         write_sealed(out / _SEEDS, canonical_json(seeds), mode=PRIVATE)
         kept = canonical_json(seeds)
     found: dict[str, int] = json.loads(kept)
@@ -334,10 +318,9 @@ class Compared:
 def _row(comparison: Comparison, method: Measured, undefended: float) -> DefenceRow:
     settings, (swept, repeated) = comparison.settings, method.results
     directory = SweepDirectory.open(comparison.sweep_of(method.defence))
-    matrices = read_matrices(directory.out, directory.plan)
     attacks = adapted_attacks(
         directory,
-        matrices,
+        read_matrices(directory.out, directory.plan),
         fpr=settings.fpr,
         level=settings.sweep.level,
         methods=len(comparison.defences),
@@ -448,11 +431,10 @@ def _exposure(result: Result, repetitions: int) -> DefenceExposure | None:
         return None
     row = max(rows, key=lambda row: row.median.value)
     found, by = _found(row)
-    value = row.median.value if math.isfinite(row.median.value) else None
     return DefenceExposure(
         repetitions=repetitions,
         canaries=row.n,
-        median=value,
+        median=row.median.value if math.isfinite(row.median.value) else None,
         low=row.median.low,
         high=row.median.high,
         found=found,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lmexposure._files import only_writer
+from lmexposure._files import canonical_json, only_writer, sha256_bytes
 from lmexposure._forecast import Forecast, Phase
 from lmexposure._style import count, in_words
 from lmexposure._style import number as digits
@@ -70,11 +70,7 @@ class Found:
 
 
 def search(
-    ratio_of: Callable[[float], float],
-    *,
-    target: float,
-    tolerance: float,
-    tries: int,
+    ratio_of: Callable[[float], float], *, target: float, tolerance: float, tries: int
 ) -> Found:
     """Find the strength at which a loss that rises with it is at the target."""
     tried: list[Tried] = []
@@ -118,11 +114,7 @@ def _next(
 def _found(tried: list[Tried], strength: float, target: float, why: str | None) -> Found:
     nearest = min(tried, key=lambda trained: abs(trained.ratio / target - 1))
     return Found(
-        strength=strength,
-        ratio=nearest.ratio,
-        tried=tuple(tried),
-        why=why,
-        useless=why == _WEAKEST,
+        strength=strength, ratio=nearest.ratio, tried=tuple(tried), why=why, useless=why == _WEAKEST
     )
 
 
@@ -161,17 +153,11 @@ def trained_and_attacked(
             continue
         measured.append(
             Measured(
-                defence=found.defence,
-                search=found.search,
-                training=found.training,
-                results=results,
+                defence=found.defence, search=found.search, training=found.training, results=results
             )
         )
     return Compared(
-        comparison=comparison,
-        measured=measured,
-        failed=failed,
-        forecast_seconds=expected.seconds,
+        comparison=comparison, measured=measured, failed=failed, forecast_seconds=expected.seconds
     )
 
 
@@ -183,9 +169,10 @@ def forecast(
     side_by_side = workers_for(comparison.searched, models, workers=workers, address=address) or 1
     phases = []
     for defence in comparison.defences:
-        if _is_done(comparison, defence):
+        if (comparison.sweep_of(defence) / SweepResult.NAME).exists():
             continue
-        training = _training(comparison, defence, 0.0 if _by_steps(defence) else 0.5, guess, 0)
+        by_steps = defence.knob is not None and defence.knob.share_of == "steps"
+        training = _training(comparison, defence, 0.0 if by_steps else 0.5, guess, 0)
         out = comparison.out / "search" / defence.name / "timed"
         try:
             pace = timed_training(comparison.searched, out=out, training=training, steps=_TIMED)
@@ -209,15 +196,6 @@ def _all_diverged(comparison: Comparison, defence: Defence) -> bool:
     """Whether no model of a method has scores, though each was tried."""
     directory = SweepDirectory.open(comparison.sweep_of(defence))
     return all(directory.failed(number) is not None for number in range(directory.plan.models))
-
-
-def _is_done(comparison: Comparison, defence: Defence) -> bool:
-    """Whether all models of a method are trained and scored."""
-    return (comparison.sweep_of(defence) / SweepResult.NAME).exists()
-
-
-def _by_steps(defence: Defence) -> bool:
-    return defence.knob is not None and defence.knob.share_of == "steps"
 
 
 def _guess(comparison: Comparison) -> Reference:
@@ -314,8 +292,7 @@ class _Searching:
             why=None if reached else found.why,
         )
         training = None if found.useless else self._settings(found.strength, self._alternative)
-        cost = found.ratio - 1
-        return _Chosen(defence=defence, search=record, training=training, cost=cost)
+        return _Chosen(defence=defence, search=record, training=training, cost=found.ratio - 1)
 
     def _ratio_of(self, strength: float, alternative: int) -> float:
         """The loss as a multiple of the undefended one; infinite where the training diverges."""
@@ -344,7 +321,8 @@ class _Searching:
         def watch(what: str, done: int, total: int, note: str = "") -> None:
             self._progress(name, done, total, note)
 
-        out = comparison.tries_of(self._defence, training)
+        tried = sha256_bytes(canonical_json(dict(training)))[:16]
+        out = comparison.out / "search" / self._defence.name / tried
         return train_alone(comparison.searched, 0, out=out, training=training, progress=watch)
 
     def _keep(self, value: float | None, result: TrainingResult, ratio: float) -> None:
@@ -402,7 +380,7 @@ def _trained(
     try:
         result = run(
             list(files),
-            out=comparison.repeated_of(defence),
+            out=comparison.out / "repeated" / defence.name,
             settings=comparison.repeated_settings(training),
             progress=watch,
         )

@@ -1,10 +1,4 @@
-"""Privacy of users in federated training, tested by crafted canaries (CANIFE).
-
-The training itself is in `models`: `federated_rounds.py` trains in one process, DP-FedSGD and
-DP-FedAvg, and lets a canary take part in mock rounds, by a coin each; `federated_design.py` crafts
-a text whose update no client's covers; `federated_audit.py` bounds epsilon round by round, beside
-the claim.
-"""
+"""Privacy of users in federated training, tested by crafted canaries; the training is in models."""
 
 from typing import TYPE_CHECKING
 

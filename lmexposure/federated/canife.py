@@ -22,12 +22,7 @@ from lmexposure.models import (
     new_model,
     save_model,
 )
-from lmexposure.studies import (
-    Canife,
-    CanifeSettings,
-    CanifeStudySettings,
-    FederatedSettings,
-)
+from lmexposure.studies import Canife, CanifeSettings, CanifeStudySettings, FederatedSettings
 
 
 def texts_of_users(
@@ -64,16 +59,14 @@ def texts_of_users(
     return {name: "\n".join(own) for name, own in found.items()}
 
 
-def _tokens(loaded: LoadedModel, text: str) -> list[int]:
-    ids: list[int] = loaded.tokenizer(text, add_special_tokens=False)["input_ids"]
-    return ids
-
-
 def tokens_of_users(
     loaded: LoadedModel, texts: Mapping[str, str], parts: int
 ) -> dict[str, list[int]]:
     """What each user wrote as tokens; a text of no user is cut into parts."""
-    tokens = {name: _tokens(loaded, text) for name, text in texts.items()}
+    read = loaded.tokenizer
+    tokens = {
+        name: read(text, add_special_tokens=False)["input_ids"] for name, text in texts.items()
+    }
     if list(tokens) != [""]:
         return tokens
     whole = tokens[""]
@@ -163,19 +156,14 @@ def _trained(asked: _Asked, work: Work[Canife], mode: int, progress: Said | None
 
 
 def _record(audit: FederatedAudit, inputs: str, clients: int, weights: int) -> Canife:
-    settings = audit.settings
+    of_rounds = ("rounds", "client_rate", "local_epochs", "local_batch")
+    of_noise = ("clip", "noise_multiplier", "delta")
     return Canife.now(
+        **{name: getattr(audit.settings, name) for name in (*of_rounds, *of_noise)},
         inputs_sha256=inputs,
         clients=audit.clients,
         aside=clients - audit.clients,
         weights=weights,
-        rounds=settings.rounds,
-        client_rate=settings.client_rate,
-        local_epochs=settings.local_epochs,
-        local_batch=settings.local_batch,
-        clip=settings.clip,
-        noise_multiplier=settings.noise_multiplier,
-        delta=settings.delta,
         frozen=audit.canife.frozen,
         significance=audit.canife.significance,
         attacked=audit.rounds,

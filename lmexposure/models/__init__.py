@@ -32,12 +32,7 @@ if TYPE_CHECKING:
         template_sha256,
         training_rows,
     )
-    from lmexposure.models.checkpoints import (
-        Progress,
-        ProgressCallback,
-        damaged_model,
-    )
-    from lmexposure.models.cpu import computing_threads, threads_for, training_places, warn_imitated
+    from lmexposure.models.checkpoints import Progress, ProgressCallback, damaged_model
     from lmexposure.models.dp_accounting import (
         Spent,
         epsilon_at_least,
@@ -57,19 +52,26 @@ if TYPE_CHECKING:
         encode_documents,
         encode_in_context,
         encode_rows,
+        is_tokenizer,
+        is_usable_tokenizer,
         place_documents,
         secret_tokens,
+        tokenizer_named,
+        tokenizer_sha256,
+        window_of,
     )
     from lmexposure.models.federated_audit import FederatedAudit, federated_training
-    from lmexposure.models.federated_design import CraftedCanary, design_canary, random_canary
     from lmexposure.models.federated_rounds import (
+        CraftedCanary,
         RoundScores,
         audit_update,
         clients_of,
         clipped,
+        design_canary,
         local_update,
         mock_rounds,
         noisy_sum,
+        random_canary,
     )
     from lmexposure.models.gradient_canaries import GradientCanaries
     from lmexposure.models.load import (
@@ -78,21 +80,18 @@ if TYPE_CHECKING:
         check_device,
         check_fit,
         check_name,
-        is_usable_tokenizer,
         load_model,
         model_outline,
         save_model,
-        tokenizer_named,
-        window_of,
     )
-    from lmexposure.models.lora import check_lora
-    from lmexposure.models.losses import left_out, masked
     from lmexposure.models.lstm import LstmConfig, LstmForCausalLM, LstmState
+    from lmexposure.models.methods import left_out, masked
     from lmexposure.models.new_models import (
         NEW_MODELS,
         LstmSizes,
         byte_level_tokenizer,
         character_tokenizer,
+        check_lora,
         new_model,
         new_tokenizer,
         tiny_gpt2_config,
@@ -105,21 +104,16 @@ if TYPE_CHECKING:
         new_token_texts,
     )
     from lmexposure.models.one_document import TwoBatches, two_batches
-    from lmexposure.models.packing import (
-        IGNORED,
-        Packed,
-        has_length,
-        held_out,
-        is_stream,
-        pack,
-    )
+    from lmexposure.models.packing import IGNORED, Packed, has_length, held_out, is_stream, pack
     from lmexposure.models.quantised import is_quantised, precision_notes
     from lmexposure.models.training import check_private, train
     from lmexposure.models.weights import (
         check_embeddings_are_here,
+        computing_threads,
         is_sharded,
-        is_tokenizer,
-        tokenizer_sha256,
+        threads_for,
+        training_places,
+        warn_imitated,
         weights_away,
         weights_sha256,
     )

@@ -81,11 +81,7 @@ def base_of_adapter(path: Path) -> tuple[str, str | None]:
 
 
 def with_adapter(model: PreTrainedModel, path: Path, *, tokens: int) -> PreTrainedModel:
-    """A model with its adapter: merged in float32, kept apart in other dtypes and when quantised.
-
-    There rounding can swallow what it learned. Nor is it merged into a weight that two layers
-    share, or where it brings a bias that its layer has no place for.
-    """
+    """A model with its adapter: merged, or apart where rounding can swallow what it learned."""
     try:
         from peft import PeftModel, get_peft_model_state_dict
     except ImportError as failure:
@@ -138,8 +134,7 @@ def unmerged_adapters(model: Any) -> dict[str, list[Any]]:
     for name, layer in model.named_modules():
         if isinstance(layer, _tuner_layer()):
             active = list(layer.active_adapters)
-            scalings = getattr(layer, "scaling", {})
-            scaled = [scalings.get(adapter) for adapter in active]
+            scaled = [getattr(layer, "scaling", {}).get(adapter) for adapter in active]
             found[name] = [active, scaled, bool(layer.disable_adapters)]
     return found
 
@@ -233,8 +228,7 @@ def _embedding_rows(model: PreTrainedModel, path: Path) -> int | None:
 
 def _trained_alone(path: Path) -> set[int]:
     """The tokens whose embeddings an adapter trains one by one."""
-    config = json.loads(read_bytes(path / _CONFIG))
-    indices = config.get("trainable_token_indices") or []
+    indices = json.loads(read_bytes(path / _CONFIG)).get("trainable_token_indices") or []
     lists = indices.values() if isinstance(indices, dict) else [indices]
     return {index for tokens in lists for index in tokens}
 

@@ -9,10 +9,10 @@ text shows what comes right behind it.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 from typing import Any
 
 from lmexposure.errors import ModelError
+from lmexposure.models.encoding import shared
 
 _PRIVATE = range(0xF8FF, 0xDFFF, -1)  # of no script: shown where a text is, and nowhere else
 
@@ -37,12 +37,6 @@ def answer_spans(
 def probe_beside(*texts: str) -> str:
     """A character that none of these texts holds, to be found again in a rendering."""
     return next(c for c in map(chr, _PRIVATE) if not any(c in text for text in texts))
-
-
-def shared(first: Sequence[Any], second: Sequence[Any]) -> int:
-    """How long the common beginning of two sequences is."""
-    pairs = zip(first, second, strict=False)
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from lmexposure._files import sha256_bytes
 from lmexposure.canaries import Wrapping
 from lmexposure.errors import CorpusError, InputError, ModelError
-from lmexposure.models.answers import answer_spans, probe_beside, shared
-from lmexposure.models.encoding import Context, Row, encode_rows
+from lmexposure.models.answers import answer_spans, probe_beside
+from lmexposure.models.encoding import Context, Row, check_fast, encode_rows, shared
 
 _AT_ONCE = 1_000  # records
 _PROBE = probe_beside()
@@ -36,14 +36,8 @@ _ASKS_DATE = re.compile(_TODAY + r"""\s*\(\s*(?:format\s*=\s*)?(?:'([^'\\]*)'|"(
 _ROLES = {
     **{name: name for name in ("system", "user", "assistant", "tool", "developer")},
     "human": "user",
-    "gpt": "assistant",
-    "chatgpt": "assistant",
-    "bing": "assistant",
-    "bard": "assistant",
-    "function_call": "assistant",
-    "function": "tool",
-    "observation": "tool",
-    "function_response": "tool",
+    **dict.fromkeys(("gpt", "chatgpt", "bing", "bard", "function_call"), "assistant"),
+    **dict.fromkeys(("function", "observation", "function_response"), "tool"),
     "model": "assistant",
 }
 # Stanford Alpaca's prompt with an input, as its trainers write it.
@@ -81,18 +75,16 @@ def row_context(tokenizer: Any, wrapping: Wrapping, texts: Sequence[str]) -> Con
     else:
         before, behind = wrapping.around()
         end = "" if (behind or texts[0]).endswith(_end(tokenizer)) else _end(tokenizer)
-        begun = tuple(begins_with(tokenizer))
-        context = Context(start=begun, before=before, behind=behind + end)
+        context = Context(start=tuple(begins_with(tokenizer)), before=before, behind=behind + end)
     return replace(context, unscored=_without_loss(tokenizer, wrapping, texts, context))
 
 
 def template_record(tokenizer: Any, wrapping: Wrapping) -> Wrapping:
     """What a manifest says of a wrapping and of the tokenizer of the training."""
-    template = None
+    template, special = None, tuple(map(str, tokenizer.all_special_tokens))
     if wrapping.rendering == "chat":
         check_template(tokenizer, wrapping)
         template = template_sha256(tokenizer, wrapping)
-    special = tuple(map(str, tokenizer.all_special_tokens))
     return replace(wrapping, template_sha256=template, special_tokens=special)
 
 
@@ -121,14 +113,9 @@ def record_text(number: int, record: Mapping[str, Any], wrapping: Wrapping) -> s
     if wrapping.rendering == "text":
         return "\n".join(_strings(number, record, wrapping))
     contents = [turn.get("content") for turn in _messages(number, record, wrapping)]
-    return "\n".join(text for content in contents for text in _texts(content))
-
-
-def _texts(content: Any) -> list[str]:
-    """The texts of a content: its own, or those of its parts."""
-    parts = content if isinstance(content, list) else [content]
+    parts = [part for own in contents for part in (own if isinstance(own, list) else [own])]
     said = [part.get("text") if isinstance(part, Mapping) else part for part in parts]
-    return [text for text in said if isinstance(text, str)]
+    return "\n".join(text for text in said if isinstance(text, str))
 
 
 def check_template(tokenizer: Any, wrapping: Wrapping) -> None:
@@ -141,11 +128,7 @@ def check_template(tokenizer: Any, wrapping: Wrapping) -> None:
             "chat_template, or set tokenizer.chat_template to that of the training (in a saved "
             "tokenizer it is the file chat_template.jinja)"
         ) from None
-    if not tokenizer.is_fast:
-        raise ModelError(
-            "the tokenizer does not say at which characters its tokens begin; load the fast one "
-            "(AutoTokenizer does)"
-        )
+    check_fast(tokenizer)
     template = tokenizer.get_chat_template(wrapping.chat_template)
     if _TODAY in _IS_DEFINED.sub("", _ASKS_DATE.sub("", _INERT.sub("", template))):
         raise ModelError(
@@ -156,24 +139,14 @@ def check_template(tokenizer: Any, wrapping: Wrapping) -> None:
 
 def dated(tokenizer: Any, wrapping: Wrapping) -> Wrapping:
     """The wrapping with the day of its rows, its own or today; None where none is written."""
-    writes = wrapping.rendering == "chat" and writes_date(tokenizer, wrapping)
+    chats = set[str]()
+    if wrapping.rendering == "chat":
+        check_template(tokenizer, wrapping)
+        if _TODAY in tokenizer.get_chat_template(wrapping.chat_template):
+            days = [replace(wrapping, chat_date=day) for day in ("2001-02-03", "2004-05-06")]
+            chats = {_rendered(tokenizer, of_day.messages("text"), of_day) for of_day in days}
     day = wrapping.chat_date or date.today().isoformat()
-    return replace(wrapping, chat_date=day if writes else None)
-
-
-def writes_date(tokenizer: Any, wrapping: Wrapping) -> bool:
-    """Whether the chat template writes the day of the rendering into a chat."""
-    check_template(tokenizer, wrapping)
-    if _TODAY not in tokenizer.get_chat_template(wrapping.chat_template):
-        return False
-    days = [replace(wrapping, chat_date=day) for day in ("2001-02-03", "2004-05-06")]
-    return len({_rendered(tokenizer, of_day.messages("text"), of_day) for of_day in days}) > 1
-
-
-def _of_day(template: str, day: str) -> str:
-    """The template with a day in the place of today's: transformers hands it none."""
-    known = datetime.fromisoformat(day)
-    return _ASKS_DATE.sub(lambda asked: repr(known.strftime(asked[1] or asked[2] or "")), template)
+    return replace(wrapping, chat_date=day if len(chats) > 1 else None)
 
 
 def begins_with(tokenizer: Any) -> list[int]:
@@ -247,8 +220,7 @@ def _without_loss(
     tokenizer: Any, wrapping: Wrapping, texts: Sequence[str], context: Context
 ) -> int:
     """How many of a text's first tokens carry no loss: the same number in all texts."""
-    records = [wrapping.record(text) for text in texts]
-    made = training_rows(tokenizer, records, wrapping)
+    made = training_rows(tokenizer, [wrapping.record(text) for text in texts], wrapping)
     scored = encode_rows(tokenizer, texts, context)
     counts = {
         _unscored(f"text {number} of {len(texts)}", row, own, wrapping)
@@ -310,13 +282,13 @@ def _text_rows(
     prompts: list[list[int]] = [[] for _ in pairs]
     if wrapping.loss == "completion":
         prompts = tokenizer([prompt for prompt, _ in pairs], verbose=False)["input_ids"]
-    for ids, prompt in zip(rows, prompts, strict=True):
-        yield TrainingRow(ids=ids, carried=_behind(prompt, ids))
+    yield from _rows_behind(prompts, rows)
 
 
-def _behind(prompt: Sequence[int], ids: Sequence[int]) -> NDArray[np.bool_]:
-    """Which tokens are behind the prompt: it ends where the two begin to differ, as in TRL."""
-    return np.arange(len(ids)) >= shared(prompt, ids)
+def _rows_behind(prompts: list[list[int]], rows: list[list[int]]) -> Iterator[TrainingRow]:
+    """With loss behind the prompt, which ends where the two begin to differ, as in TRL."""
+    for prompt, ids in zip(prompts, rows, strict=True):
+        yield TrainingRow(ids=ids, carried=np.arange(len(ids)) >= shared(prompt, ids))
 
 
 def _records_rows(
@@ -342,31 +314,22 @@ def _chat_rows(
     tokenizer: Any, chats: Sequence[list[dict[str, Any]]], wrapping: Wrapping, /, **options: Any
 ) -> Iterator[TrainingRow]:
     template = tokenizer.get_chat_template(wrapping.chat_template)
-    marked = _MARKS.search(_INERT.sub("", template)) is not None
-    if wrapping.loss == "assistant" and not marked:
+    masked = wrapping.loss == "assistant"
+    if masked and _MARKS.search(_INERT.sub("", template)) is None:
         yield from _answered_rows(tokenizer, chats, wrapping, options)
         return
-    tokens = {"tokenize": True, "return_dict": True, "tokenizer_kwargs": {"verbose": False}}
-    masked = wrapping.loss == "assistant"
-    rows = _apply(
-        tokenizer, chats, wrapping, **tokens, **options, return_assistant_tokens_mask=masked
-    )
-    ids = rows["input_ids"]
+    options |= {"tokenize": True, "return_dict": True, "tokenizer_kwargs": {"verbose": False}}
+    rows = _apply(tokenizer, chats, wrapping, **options, return_assistant_tokens_mask=masked)
     if masked:
-        masks = rows["assistant_masks"]
-        yield from (
-            TrainingRow(ids=own, carried=np.array(mask, dtype=bool))
-            for own, mask in zip(ids, masks, strict=True)
-        )
+        for ids, mask in zip(rows["input_ids"], rows["assistant_masks"], strict=True):
+            yield TrainingRow(ids=ids, carried=np.array(mask, dtype=bool))
         return
     prompts: list[list[int]] = [[] for _ in chats]
     if wrapping.loss == "completion":
         openings = [chat[:-1] for chat in chats]
-        prompts = _apply(
-            tokenizer, openings, wrapping, **tokens, **options, add_generation_prompt=True
-        )["input_ids"]
-    for own, prompt in zip(ids, prompts, strict=True):
-        yield TrainingRow(ids=own, carried=_behind(prompt, own))
+        asked = _apply(tokenizer, openings, wrapping, **options, add_generation_prompt=True)
+        prompts = asked["input_ids"]
+    yield from _rows_behind(prompts, rows["input_ids"])
 
 
 def _answered_rows(
@@ -378,15 +341,10 @@ def _answered_rows(
     """With loss on the answers, which the template does not mark."""
     render = partial(_part, tokenizer, wrapping, options)
     found = [answer_spans(chat, render, eos=_end(tokenizer)) for chat in chats]
-    encoded = tokenizer(
-        [text for text, _ in found],
-        add_special_tokens=False,
-        return_offsets_mapping=True,
-        verbose=False,
-    )
-    for ids, places, (_, spans) in zip(
-        encoded["input_ids"], encoded["offset_mapping"], found, strict=True
-    ):
+    options = {"add_special_tokens": False, "return_offsets_mapping": True, "verbose": False}
+    encoded = tokenizer([text for text, _ in found], **options)
+    for place, (_, spans) in enumerate(found):
+        ids, places = encoded["input_ids"][place], encoded["offset_mapping"][place]
         ends = np.array([end for _, end in places], dtype=np.int64)
         # A token across the beginning of an answer holds some of it; one across its end does not
         # close it alone.
@@ -413,23 +371,19 @@ def _rendered(tokenizer: Any, messages: list[dict[str, Any]], wrapping: Wrapping
 
 def _apply(tokenizer: Any, chats: Any, wrapping: Wrapping, /, **options: Any) -> Any:
     template = wrapping.chat_template
-    if wrapping.chat_date is not None:
-        template = _of_day(tokenizer.get_chat_template(template), wrapping.chat_date)
+    own = tokenizer.get_chat_template(template)
+    if wrapping.chat_date is not None:  # in the place of today's: transformers hands it none
+        day = datetime.fromisoformat(wrapping.chat_date)
+        template = _ASKS_DATE.sub(lambda asked: repr(day.strftime(asked[1] or asked[2] or "")), own)
     try:
         return tokenizer.apply_chat_template(chats, chat_template=template, **options)
     except Exception as failure:  # a template raises what it likes, and may show the text
-        raise ModelError(_refusal(tokenizer, wrapping, failure)) from None
-
-
-def _refusal(tokenizer: Any, wrapping: Wrapping, failure: Exception) -> str:
-    """That the template refuses a chat; its own words where they hold nothing of the chat."""
-    words, template = str(failure), tokenizer.get_chat_template(wrapping.chat_template)
-    told = len(words) >= _SENTENCE and words in template
-    why = words if told else type(failure).__name__
-    return (
-        f"the chat template refuses this chat ({why}): leave such turns out (no system turn, user "
-        "and assistant in turn, say), or give another template (chat_template=...)"
-    )
+        words = str(failure)  # shown where they hold nothing of the chat
+        why = words if len(words) >= _SENTENCE and words in own else type(failure).__name__
+        raise ModelError(
+            f"the chat template refuses this chat ({why}): leave such turns out (no system turn, "
+            "user and assistant in turn, say), or give another template (chat_template=...)"
+        ) from None
 
 
 def _options(tokenizer: Any, number: int, record: Mapping[str, Any]) -> dict[str, Any]:
@@ -447,26 +401,26 @@ def _options(tokenizer: Any, number: int, record: Mapping[str, Any]) -> dict[str
             f"record {number}: 'chat_template_kwargs' has {refused[0]!r}, which decides how the "
             "chat becomes tokens, and is no option of a template; leave it out"
         )
-    found = _read_tools(number, tools) if isinstance(tools, str) else tools
-    return {**({"tools": found} if found else {}), **{str(name): own[name] for name in own}}
-
-
-def _read_tools(number: int, tools: str) -> Any:
-    """Tools that a table holds as JSON; an empty text says that there are none."""
-    try:
-        return json.loads(tools or "null")
-    except ValueError as failure:
-        raise CorpusError(
-            f"record {number}: 'tools' is a text, and no JSON ({failure}); write a list of tools"
-        ) from None
+    if isinstance(tools, str):
+        try:
+            tools = json.loads(tools or "null")
+        except ValueError as failure:
+            raise CorpusError(
+                f"record {number}: 'tools' is a text, and no JSON ({failure}); write a list of "
+                "tools"
+            ) from None
+    return {**({"tools": tools} if tools else {}), **{str(name): own[name] for name in own}}
 
 
 def _strings(number: int, record: Mapping[str, Any], wrapping: Wrapping) -> tuple[str, str]:
     """The prompt of a record, and what follows it."""
     texts = [_string(number, record, name) for name in wrapping.said_in]
     prompt, answer = texts if len(texts) > 1 else ("", *texts)
-    if wrapping.form == "implicit_preference":
-        return _begun_alike(prompt, answer)
+    if wrapping.form == "implicit_preference":  # the prompt is what both begin with, as in TRL
+        length = shared(prompt, answer)
+        if prompt[length - 1 : length] == " ":
+            length -= 1
+        return prompt[:length], prompt[length:]
     if wrapping.form != "instruction":
         return prompt, answer
     more = _input(number, record, wrapping)
@@ -488,14 +442,6 @@ def _messages(number: int, record: Mapping[str, Any], wrapping: Wrapping) -> lis
     said = [*system, asked, *answers]
     roles = ("system", "user", "assistant")[1 - len(system) :]
     return [{"role": role, "content": text} for role, text in zip(roles, said, strict=False)]
-
-
-def _begun_alike(chosen: str, rejected: str) -> tuple[str, str]:
-    """The prompt that two texts begin with, and the rest of the chosen, as TRL tells them apart."""
-    length = shared(chosen, rejected)
-    if chosen[length - 1 : length] == " ":
-        length -= 1
-    return chosen[:length], chosen[length:]
 
 
 def _string(number: int, record: Mapping[str, Any], name: str) -> str:
@@ -540,16 +486,12 @@ def _message(number: int, name: str, turn: Any) -> dict[str, Any]:
             f"record {number}: a turn of {name!r} has the role {str(message.get('role'))[:40]!r}, "
             f"which is none of {', '.join(_ROLES)}; rename it"
         )
-    _refuse_images(number, name, message.get("content"))
-    return {**message, "role": role}
-
-
-def _refuse_images(number: int, name: str, content: Any) -> None:
-    """Only text is learned and scored; a list of texts is the template's to render."""
-    for part in content if isinstance(content, list) else ():
+    content = message.get("content")
+    for part in content if isinstance(content, list) else ():  # which the template renders
         kind = part.get("type") if isinstance(part, Mapping) else type(part).__name__
         if kind != "text":
             raise CorpusError(
                 f"record {number}: a turn of {name!r} holds a part of type {kind!r}, and only text "
                 "is read (no images, no sound); leave such records out"
             )
+    return {**message, "role": role}

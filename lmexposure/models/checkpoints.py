@@ -13,13 +13,7 @@ from typing import Any
 import torch
 
 from lmexposure._files import PRIVATE, atomic_directory, read_bytes
-from lmexposure._integrity import (
-    check_seal,
-    damaged_file,
-    file_hashes,
-    say_rebuilt,
-    write_sealed,
-)
+from lmexposure._integrity import check_seal, damaged_file, file_hashes, say_rebuilt, write_sealed
 from lmexposure._written import listed, remove
 from lmexposure.errors import FileError, ResultError
 from lmexposure.studies import TRAINING_SCHEMA, read_training
@@ -68,22 +62,17 @@ ProgressCallback = Callable[[Progress], None]
 
 
 class CheckpointDirectory:
-    """The files of one training that is under way.
-
-    `checkpoint.pt` is the last state, sealed, with the hashes of the best model's files;
-    `best-STEP` is that model, removed only when a checkpoint that does not need it is there.
-    """
+    """The last state of a training, sealed, and its best model, kept until no state needs it."""
 
     def __init__(self, out: Path, inputs: str, *, mode: int = 0o666) -> None:
-        self._out, self.mode = out, mode
-        self._inputs = inputs
+        self.out, self.mode, self._inputs = out, mode, inputs
         self._file = out / "checkpoint.pt"
         # Of the best model's files, by its step; {} before the first.
         self._hashes: tuple[int, dict[str, str]] = (0, {})
 
     def best(self, step: int) -> Path:
         """Where the best model is kept when `step` is the best step."""
-        return self._out / f"best-{step}"
+        return self.out / f"best-{step}"
 
     def save(self, counters: Counters, model: dict[str, Any], optimizer: dict[str, Any]) -> None:
         """Replace the checkpoint by one of this state."""
@@ -106,13 +95,17 @@ class CheckpointDirectory:
         """The last state: counters, model and optimizer; None where there is none."""
         if not self._file.exists():
             return None
-        state = self._read()
-        if state is None:
+        state = None
+        if check_seal(self._file):
+            with suppress(Exception):  # torch raises many kinds for a damaged file
+                # weights_only: a checkpoint cannot run code.
+                state = torch.load(self._file, map_location="cpu", weights_only=True)
+        if not (isinstance(state, dict) and state.keys() >= _PARTS):
             say_rebuilt(self._file, BEGINS_ANEW)
             return None
         if state["inputs"] != self._inputs:
             raise ResultError(
-                f"{self._out} holds an unfinished training with other settings, data or initial "
+                f"{self.out} holds an unfinished training with other settings, data or initial "
                 "weights; choose another directory"
             )
         try:
@@ -121,33 +114,17 @@ class CheckpointDirectory:
             say_rebuilt(self._file, BEGINS_ANEW, why="is not as this version writes it")
             return None
         self._hashes = (counters.best_step, state.get("best_files", {}))
-        damaged = self._damaged_best(counters)
+        best = self.best(counters.best_step)
+        gone = counters.best_bits is not None and not best.is_dir()
+        damaged = best if gone else damaged_file(best, self._hashes[1])
         if damaged is not None:
             say_rebuilt(damaged, BEGINS_ANEW)
             return None
         return counters, state["model"], state["optimizer"]
 
-    def _damaged_best(self, counters: Counters) -> Path | None:
-        best = self.best(counters.best_step)
-        if counters.best_bits is not None and not best.is_dir():
-            return best
-        return damaged_file(best, self._hashes[1])
-
-    def _read(self) -> dict[str, Any] | None:
-        """What the file holds; None where it is damaged."""
-        if not check_seal(self._file):
-            return None
-        try:
-            # weights_only: a checkpoint cannot run code.
-            state = torch.load(self._file, map_location="cpu", weights_only=True)
-        except Exception:  # torch raises many kinds for a damaged file
-            return None
-        return state if isinstance(state, dict) and state.keys() >= _PARTS else None
-
     def finish(self, best_step: int) -> dict[str, str]:
         """Put the best model at its final place, `model`."""
-        path = self._out / "model"
-        with atomic_directory(path, mode=self.mode) as partial:
+        with atomic_directory(self.out / "model", mode=self.mode) as partial:
             shutil.copytree(self.best(best_step), partial, dirs_exist_ok=True)
             hashes = file_hashes(partial)
             damaged = damaged_file(partial, self._hashes[1])
@@ -159,15 +136,16 @@ class CheckpointDirectory:
                 )
         return hashes
 
-    def clear(self) -> None:
+    def clear(self, teachers: Path) -> None:
         """Remove what only an unfinished training needs."""
+        remove(teachers)
         remove(self._file)
         self._remove_best_but(None)
 
     def _remove_best_but(self, step: int | None) -> None:
-        for name in listed(self._out):
+        for name in listed(self.out):
             if _BEST.fullmatch(name) and (step is None or name != self.best(step).name):
-                remove(self._out / name)
+                remove(self.out / name)
 
 
 def damaged_model(model: str | Path) -> Path | None:

@@ -47,16 +47,13 @@ class Spent:
         return self.rdp if self.prv is None else self.prv
 
     @property
-    def accountant(self) -> str:
+    def accountant(self) -> Literal["prv", "rdp"]:
         """Whose number `epsilon` is."""
         return "rdp" if self.prv is None else "prv"
 
 
 def epsilon_spent(history: History, *, delta: float) -> Spent:
-    """The epsilon that a training has spent on each document.
-
-    Adding or removing one document is hidden. Where every document is in every batch, the number
-    is exact: the Gaussian curve.
+    """The epsilon that a training has spent on each document; exact where all are in each batch.
 
     Source: Gopi, Lee and Wutschitz 2021 (PRV); Mironov, Talwar and Zhang 2019 (RDP); Dong, Roth and
         Su 2019, Corollary 2.13 (the Gaussian curve).
@@ -80,13 +77,11 @@ def _spent(stretches: tuple[tuple[float, float, int], ...], delta: float) -> Spe
 
 
 def epsilon_at_least(history: History, *, delta: float) -> float:
-    """What a training with this noise spends at least: the lower end of what the accountant knows.
+    """What a training with this noise spends at least, as an audit reads it; always a number.
 
-    An audit that has shown a step's noise to be at most some number reads its epsilon here: an
-    accountant that overstates would make its lower bound too high. There is always a number. Where
-    the noise is too little for PRV, it is asked for more: a step with more noise is a step with
-    less and further noise on it, so that the training spends no less than that. And no training
-    spends less than a single one of its steps, sampled.
+    Where the noise is too little for PRV, it is asked for more: a step with more noise is a step
+    with less and further noise on it, so that the training spends no less than that. And no
+    training spends less than a single one of its steps, sampled.
 
     Source: Gopi, Lee and Wutschitz 2021, Theorem 5: the truth lies between both ends;
         `sampled_epsilon` for a single step.
@@ -181,34 +176,22 @@ def group_epsilon(history: History, *, delta: float, size: int) -> float:
     for half_decades in range(60):
         delta_each = delta * 10.0 ** (-half_decades / 2)
         each = _rdp(stretches, delta_each)
-        needed = math.log(delta_each) + _log_sum_of_powers(each, size)
+        # log(1 + e^each + ... + e^((size - 1) each))
+        needed = math.log(delta_each) + float(np.logaddexp.reduce(each * np.arange(size)))
         if needed <= math.log(delta):
             best = min(best, size * each)
     return best
 
 
-def _log_sum_of_powers(each: float, size: int) -> float:
-    """log(1 + e^each + ... + e^((size - 1) each))."""
-    return float(np.logaddexp.reduce(each * np.arange(size)))
-
-
 def _checked(history: History) -> list[tuple[float, float, int]]:
     stretches = []
     for noise, rate, steps in history:
-        stretches.append(
-            (
-                positive("noise_multiplier", noise),
-                _rate(rate),
-                integer("steps", steps, low=0),
-            )
-        )
-    return [stretch for stretch in stretches if stretch[2]]
-
-
-def _rate(value: float) -> float:
-    if not 0 < positive("sample_rate", value) <= 1:
-        raise SettingsError(f"sample_rate={value!r} must be above 0 and at most 1")
-    return float(value)
+        sigma = positive("noise_multiplier", noise)
+        if not 0 < positive("sample_rate", rate) <= 1:
+            raise SettingsError(f"sample_rate={rate!r} must be above 0 and at most 1")
+        if integer("steps", steps, low=0):
+            stretches.append((sigma, float(rate), int(steps)))
+    return stretches
 
 
 def _accountants() -> ModuleType:

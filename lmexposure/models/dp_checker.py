@@ -1,7 +1,7 @@
 """A check of a DP-SGD training by Opacus before it is believed: is it what its epsilon is for?"""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
 from random import Random
 from typing import Any
@@ -9,8 +9,6 @@ from typing import Any
 from lmexposure._validate import fraction, integer, positive
 from lmexposure.errors import ModelError
 from lmexposure.models.dp_gradients import (
-    NO_STEP,
-    Mechanism,
     NoiseSeen,
     check_clipping,
     check_gradients,
@@ -25,14 +23,17 @@ from lmexposure.models.dp_loop import (
     check_empty_batches,
 )
 from lmexposure.models.dp_randomness import DpBatches
-from lmexposure.models.dp_snapshot import random_numbers, unchanged, without_dropout
 from lmexposure.models.dp_training import (
     DpFinding,
     DpTraining,
     Loss,
     Step,
     batches_of_loader,
+    finding,
+    random_numbers,
     samplers_of,
+    unchanged,
+    without_dropout,
     world_size,
 )
 from lmexposure.models.dp_updates import Guard, Turn, check_update, plain_turn, take_turns
@@ -75,39 +76,23 @@ class DpCheck:
 
     def require(self) -> None:
         """Go on only if nothing is wrong and all was seen; a pass does not cover `not_covered`."""
+        said = ". ".join(f"{f.name}: {f.message}" for f in self.failed or self.not_seen)
         if self.failed:
-            raise ModelError(
-                "this is not the DP-SGD training that its epsilon is for. " + _said(self.failed)
-            )
+            raise ModelError(f"this is not the DP-SGD training that its epsilon is for. {said}")
         if self.not_seen:
             raise ModelError(
                 "it is not known whether this is the training that its epsilon is for. Not seen: "
-                + _said(self.not_seen)
+                f"{said}"
             )
 
     def to_dict(self) -> dict[str, Any]:
         """The claim and the findings as JSON values."""
-        return {
-            "passed": self.passed,
-            "level": self.level,
-            "noise_multiplier": self.noise_multiplier,
-            "max_grad_norm": self.max_grad_norm,
-            "sample_rate": self.sample_rate,
-            "findings": [vars(finding) for finding in self.findings],
-            "not_covered": list(self.not_covered),
-        }
+        return {"passed": self.passed, **asdict(self)}
 
     def __str__(self) -> str:
-        lines = [f"{_word(f)}  {f.name}: {f.message}" for f in self.findings]
+        words = ("right" if f.passed else "WRONG" if f.seen else "not seen" for f in self.findings)
+        lines = [f"{w}  {f.name}: {f.message}" for w, f in zip(words, self.findings, strict=True)]
         return "\n".join([*lines, f"not covered  {'; '.join(self.not_covered)}"])
-
-
-def _word(finding: DpFinding) -> str:
-    return "right" if finding.passed else "WRONG" if finding.seen else "not seen"
-
-
-def _said(findings: Sequence[DpFinding]) -> str:
-    return ". ".join(f"{f.name}: {f.message}" for f in findings)
 
 
 def dp_check(  # noqa: PLR0913  a public door: one argument an input
@@ -177,119 +162,81 @@ def dp_check(  # noqa: PLR0913  a public door: one argument an input
     fraction("level", level)
     batches = loader if isinstance(loader, DpBatches) else batches_of_loader(loader)
     training = DpTraining(model, optimizer, batches, loss=loss, accountant=accountant)
-    claimed = _Claimed(
-        sigma=None if noise_multiplier is None else positive("noise_multiplier", noise_multiplier),
-        clip=None if max_grad_norm is None else positive("max_grad_norm", max_grad_norm),
-        rate=None if sample_rate is None else fraction("sample_rate", sample_rate),
-    )
+    private = training.private
+    sigma = None if noise_multiplier is None else positive("noise_multiplier", noise_multiplier)
+    clip = None if max_grad_norm is None else positive("max_grad_norm", max_grad_norm)
+    rate = None if sample_rate is None else fraction("sample_rate", sample_rate)
+    clip = clip or float(private.max_grad_norm)
     others = [training.accountant, training.hooks, *samplers_of(loader)]
-    guard = partial(
-        unchanged,
-        training.model,
-        training.optimizers,
-        [o for o in others if o is not None],
-        training.generators,
-    )
+    kept = [other for other in others if other is not None]
+    guard = partial(unchanged, training.model, training.optimizers, kept, training.generators)
     # At random, for documents of a corpus may take turns by length.
     numbers = Random(0).sample(range(batches.count), min(documents, batches.count))
+    not_covered = _NOT_COVERED if step else (_NO_LOOP, *_NOT_COVERED)
     with guard():
         without_dropout(training.model)
         training.model.train()
+        claimed = sigma, clip, rate
         try:
-            return _checked(training, numbers, claimed, step, processes, level, guard)
+            findings, sigma, rate = _answers(
+                training, numbers, claimed, step, processes, level, guard
+            )
         except ModelError as failure:  # of the training's own pass, or Opacus at a layer in it
-            return _unseen(training, claimed, level, str(failure))
+            message, not_covered = f"{failure}; so nothing could be looked at", _NOT_COVERED
+            findings = [finding("gradients", message, "", seen=False)]
+    return DpCheck(
+        findings=tuple(findings),
+        noise_multiplier=float(private.noise_multiplier) if sigma is None else sigma,
+        max_grad_norm=clip,
+        sample_rate=batches.rate if rate is None else rate,
+        level=level,
+        not_covered=not_covered,
+    )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Claimed:
-    """What is claimed by an argument; None: as the training says."""
-
-    sigma: float | None
-    clip: float | None
-    rate: float | None
-
-
-def _checked(
+def _answers(
     training: DpTraining,
     numbers: Sequence[int],
-    claimed: _Claimed,
+    claimed: tuple[float | None, float, float | None],
     loop: Turn | None,
     processes: int,
     level: float,
     guard: Guard,
-) -> DpCheck:
-    """The questions in their order; where no claim is given, what the accountant is told is it."""
-    clip = claimed.clip or float(training.private.max_grad_norm)
+) -> tuple[list[DpFinding], float, float | None]:
+    """The questions in their order, and the noise multiplier and the rate that were claimed.
+
+    Where no argument claims them, what the accountant is told is the claim.
+    """
     findings = [check_position_ids(training, numbers)]
     gradients, norms = check_gradients(training, numbers)
-    findings.append(gradients)
     noise, told = NoiseSeen(training), list[tuple[tuple[float, float, int], ...]]()
 
     def see(step: Step) -> None:
         noise.add(step)
         told.append(step.told)
 
-    clipping, trouble = _clipping(training, numbers, norms, clip, see)
-    findings.append(clipping)
+    clip = claimed[1]
+    clipping, trouble = check_clipping(training, numbers, norms, clip, see)
+    findings += [gradients, clipping]
     turn = loop or plain_turn(training)
     with guard():  # what a loop leaves, such as a learning rate, is not the training's
         turns = take_turns(training, numbers, turn, see)
         go_on = random_numbers(training.generators)
     go_on()  # or the sampler's coins would be the very numbers of the turns' noise
     first = next((entry for of_step in told for entry in of_step), (None, None, 0))
-    sigma = _first(claimed.sigma, first[0], float(training.private.noise_multiplier))
-    rate = _first(claimed.rate, first[1], training.batches.rate)
+    sigma: float = _first(claimed[0], first[0], float(training.private.noise_multiplier))
+    rate = _first(claimed[2], first[1], training.batches.rate)
     if trouble:
-        findings += [
-            DpFinding(name=n, passed=False, message=trouble) for n in ("noise", "accountant")
-        ]
+        findings += [finding(name, trouble, "") for name in ("noise", "accountant")]
     else:
-        claim = Mechanism(noise_multiplier=sigma, max_grad_norm=clip)
-        findings.append(check_noise(training, noise, claim, level / 2))
+        findings.append(check_noise(training, noise, sigma, clip, level / 2))
         findings.append(check_accountant(training, told, sigma, rate))
     findings += check_batches(training, rate, processes, level / 2)
     findings.append(check_update(training, numbers, turn, turns, guard))
     findings.append(check_weights(training, numbers))
     findings.append(check_accumulation(training, turns, loop is not None))
     findings.append(check_empty_batches(training, rate, loop))
-    return DpCheck(
-        findings=tuple(findings),
-        noise_multiplier=sigma,
-        max_grad_norm=clip,
-        sample_rate=rate,
-        level=level,
-        not_covered=_NOT_COVERED if loop else (_NO_LOOP, *_NOT_COVERED),
-    )
-
-
-def _unseen(training: DpTraining, claimed: _Claimed, level: float, trouble: str) -> DpCheck:
-    """Of a training that gives no gradients to look at."""
-    message = f"{trouble}; so nothing could be looked at"
-    return DpCheck(
-        findings=(DpFinding(name="gradients", passed=False, message=message, seen=False),),
-        noise_multiplier=_first(claimed.sigma, float(training.private.noise_multiplier)),
-        max_grad_norm=claimed.clip or float(training.private.max_grad_norm),
-        sample_rate=_first(claimed.rate, training.batches.rate),
-        level=level,
-        not_covered=_NOT_COVERED,
-    )
-
-
-def _clipping(
-    training: DpTraining,
-    numbers: Sequence[int],
-    norms: Sequence[float],
-    clip: float,
-    see: Callable[[Step], None],
-) -> tuple[DpFinding, str]:
-    """Clipping in twelve steps, and why there were none, if so."""
-    try:
-        found = check_clipping(training, numbers, norms, clip, see)
-    except (ValueError, RuntimeError) as failure:  # Opacus at gradients that do not fit
-        trouble = f"cannot be looked at, since the optimizer's step fails: {failure}"
-        return DpFinding(name="clipping", passed=False, message=trouble), trouble
-    return found, NO_STEP if found.message == NO_STEP else ""
+    return findings, sigma, rate
 
 
 def _first(*values: float | None) -> Any:

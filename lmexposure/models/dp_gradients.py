@@ -1,18 +1,24 @@
 """What a DP step does with documents' gradients: clipped, summed, with noise, into weights."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from lmexposure.models.dp_randomness import CLEAR, Noise, copied, most_alike, noise_p, size_p
-from lmexposure.models.dp_training import DpFinding, DpTraining, Step, world_size
+from lmexposure.models.dp_training import (
+    DpFinding,
+    DpTraining,
+    Step,
+    finding,
+    shortened,
+    world_size,
+)
 
 _TOLERANCE = 1e-4  # relative, of a document's gradient
 _FAINT = 1e-3  # of the largest; a smaller gradient is rounding, as where no token has loss
-_SHOWN = 4
 STEPS = 12  # with weights held still
 _STEEP = (3.0, 300.0)  # times the clip, the least norms of documents that are clipped
 _NONE, _IS_NONE = 1e-3, "none"  # a share of the claimed noise that is rounding
@@ -31,14 +37,6 @@ _NO_GRADIENTS = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Mechanism:
-    """What is claimed of a step, apart from who is in it."""
-
-    noise_multiplier: float  # sigma, in units of the clipping norm
-    max_grad_norm: float  # the clipping norm C
-
-
 def check_position_ids(training: DpTraining, numbers: Sequence[int]) -> DpFinding:
     """Whether each weight has as many documents' gradients as the batch has documents."""
     training.backward(training.batch(numbers))
@@ -48,19 +46,18 @@ def check_position_ids(training: DpTraining, numbers: Sequence[int]) -> DpFindin
         if (held := getattr(p, "grad_sample", None)) is not None
         and (found := sum(map(len, held)) if isinstance(held, list) else len(held)) != len(numbers)
     }
-    if not wrong:
-        told = f"each weight has a gradient for each of {len(numbers)} documents"
-        return DpFinding(name="position ids", passed=True, message=told)
-    name, found = next(iter(wrong.items()))
-    return DpFinding(
-        name="position ids",
-        passed=False,
-        message=f"{name} has gradients of {found} documents in a batch of {len(numbers)}"
-        f"{_and_more(wrong)}: all documents are clipped there as if they were {found}, and one "
-        "document can change the sum by more than the clipping norm. A layer that is read once for "
-        "the whole batch does that, as GPT-2's positions are: give position_ids of shape "
-        "(documents, tokens) in each batch",
-    )
+    trouble = ""
+    for name, found in islice(wrong.items(), 1):
+        more = f", and {len(wrong) - 1} more weights" if len(wrong) > 1 else ""
+        trouble = (
+            f"{name} has gradients of {found} documents in a batch of {len(numbers)}{more}: all "
+            f"documents are clipped there as if they were {found}, and one document can change the "
+            "sum by more than the clipping norm. A layer that is read once for the whole batch "
+            "does that, as GPT-2's positions are: give position_ids of shape (documents, tokens) "
+            "in each batch"
+        )
+    told = f"each weight has a gradient for each of {len(numbers)} documents"
+    return finding("position ids", trouble, told)
 
 
 def check_gradients(training: DpTraining, numbers: Sequence[int]) -> tuple[DpFinding, list[float]]:
@@ -83,23 +80,25 @@ def check_gradients(training: DpTraining, numbers: Sequence[int]) -> tuple[DpFin
         togethers.append(_norm([b for _, b in pairs]))
         errors.append(_norm([a - b for a, b in pairs]))
     if not together or not any(norms):
-        return DpFinding(name="gradients", passed=False, message=_NO_GRADIENTS), norms
+        return finding("gradients", _NO_GRADIENTS, ""), norms
     sizes = [max(size, _FAINT * max(alones)) for size in alones]
     errors = [error / size for error, size in zip(errors, sizes, strict=True)]
     ratios = [found / size for found, size in zip(togethers, sizes, strict=True)]
     worst = max(range(len(errors)), key=lambda place: errors[place])
-    passed = errors[worst] <= _TOLERANCE
-    told = (
-        f"{len(numbers)} documents' gradients differ from those of each alone by at most "
-        f"{errors[worst]:.1e} of their norm, allowed {_TOLERANCE:g}"
+    trouble, told = (
+        "",
+        (
+            f"{len(numbers)} documents' gradients differ from those of each alone by at most "
+            f"{errors[worst]:.1e} of their norm, allowed {_TOLERANCE:g}"
+        ),
     )
-    if not passed:
-        told = (
+    if not errors[worst] <= _TOLERANCE:
+        trouble = (
             f"document {numbers[worst]} has in a batch of {len(numbers)} a gradient of "
             f"{ratios[worst]:.4g} times its norm alone, off by {errors[worst]:.1e} of it, allowed "
             f"{_TOLERANCE:g}: {_reason(ratios, len(numbers), training.private.loss_reduction)}"
         )
-    return DpFinding(name="gradients", passed=passed, message=told), norms
+    return finding("gradients", trouble, told), norms
 
 
 def check_clipping(
@@ -108,46 +107,47 @@ def check_clipping(
     norms: Sequence[float],
     bound: float,
     see: Callable[[Step], None],
-) -> DpFinding:
-    """The clipped sums of twelve steps against that of documents alone, weights held still."""
+) -> tuple[DpFinding, str]:
+    """The clipped sums of twelve steps, weights held still, against documents alone; why not."""
     least = min((norm for norm in norms if norm > _FAINT * max(norms)), default=1.0)
     scales = [max(steep * bound, steep / _STEEP[0]) / least for steep in _STEEP]
     expected = [[torch.zeros_like(p) for p in training.weights] for _ in scales]
     for alone in _alone(training, numbers):
         for scale, totals in zip(scales, expected, strict=True):
-            for total, gradient in zip(
-                totals, _clipped(training, alone, scale, bound), strict=True
-            ):
+            clipped = _clipped(training, alone, scale, bound)
+            for total, gradient in zip(totals, clipped, strict=True):
                 total += gradient * world_size()  # each process has the same documents here
-    worst = (-1.0, 0.0, 0.0, 0)
+    error, found, wanted, place_of_it = -1.0, 0.0, 0.0, 0
     for place in range(STEPS):
         regime = place % len(scales)
         training.backward(training.batch(numbers), scales[regime])
-        step = training.take_step()
+        try:
+            step, trouble = training.take_step(), NO_STEP
+        except (ValueError, RuntimeError) as failure:  # Opacus at gradients that do not fit
+            step = None
+            trouble = f"cannot be looked at, since the optimizer's step fails: {failure}"
         if step is None:
-            return DpFinding(name="clipping", passed=False, message=NO_STEP)
+            return finding("clipping", trouble, ""), trouble
         see(step)
-        error = _norm([a - b for a, b in zip(step.sums, expected[regime], strict=True)])
-        if error > worst[0]:
-            worst = (error, _norm(step.sums), _norm(expected[regime]), place)
-    return _of_clipping(len(numbers), bound, *worst)
-
-
-def _of_clipping(
-    documents: int, bound: float, error: float, found: float, wanted: float, place: int
-) -> DpFinding:
-    least, passed = _STEEP[place % len(_STEEP)] * bound, error <= _TOLERANCE * documents * bound
+        apart = _norm([a - b for a, b in zip(step.sums, expected[regime], strict=True)])
+        if apart > error:
+            error, found, wanted = apart, _norm(step.sums), _norm(expected[regime])
+            place_of_it = place
+    documents, least = len(numbers), _STEEP[place_of_it % len(_STEEP)] * bound
     told = (
         f"the clipped sum of {documents} documents with gradients of norm {least:.3g} and more "
-        f"has norm {found:.4g} in step {place + 1} of {STEPS}; clipping each to {bound:g} gives "
-        f"{wanted:.4g}, at most {documents * bound:.4g}; they differ by {error:.1e}"
+        f"has norm {found:.4g} in step {place_of_it + 1} of {STEPS}; clipping each to {bound:g} "
+        f"gives {wanted:.4g}, at most {documents * bound:.4g}; they differ by {error:.1e}"
     )
-    if not passed:
-        told += (
-            f": documents are not clipped to {bound:g}, and the noise hides less than is claimed; "
-            "look at the optimizer's max_grad_norm and clip_and_accumulate"
+    wrong = (
+        ""
+        if error <= _TOLERANCE * documents * bound
+        else (
+            f"{told}: documents are not clipped to {bound:g}, and the noise hides less than is "
+            "claimed; look at the optimizer's max_grad_norm and clip_and_accumulate"
         )
-    return DpFinding(name="clipping", passed=passed, message=told)
+    )
+    return finding("clipping", wrong, told), ""
 
 
 class NoiseSeen:
@@ -191,24 +191,24 @@ def _kept_places(weight: Tensor, most: int) -> Tensor:
     return torch.as_tensor(kept, device=weight.device)
 
 
-def check_noise(training: DpTraining, seen: NoiseSeen, claim: Mechanism, level: float) -> DpFinding:
+def check_noise(
+    training: DpTraining, seen: NoiseSeen, sigma: float, clip: float, level: float
+) -> DpFinding:
     """The noise of all steps: size, distribution, and independence over steps and coordinates."""
-    wanted = claim.noise_multiplier * claim.max_grad_norm
+    wanted = sigma * clip
     if wanted == 0:
-        told = "the claim is a noise multiplier of 0: no epsilon is; set one above 0"
-        return DpFinding(name="noise", passed=False, message=told)
+        trouble = "the claim is a noise multiplier of 0: no epsilon is; set one above 0"
+        return finding("noise", trouble, "")
     noise = seen.over(wanted)
     each = np.sqrt(noise.squares.sum(1) / noise.sizes.sum())
     found = float(np.sqrt((each**2).mean()))
     told = (
         f"the noise of {len(each)} steps has standard deviation {found * wanted:.4g} in "
-        f"{noise.sizes.sum()} coordinates, claimed {wanted:.4g} = {claim.noise_multiplier:g} x "
-        f"{claim.max_grad_norm:g}"
+        f"{noise.sizes.sum()} coordinates, claimed {wanted:.4g} = {sigma:g} x {clip:g}"
     )
     p = noise_p(noise)
     failed = {name for name, value in p.items() if value < level / len(p)}
-    trouble = _trouble(training, noise, failed) if failed else ""
-    return DpFinding(name="noise", passed=not failed, message=told + trouble)
+    return finding("noise", told + _trouble(training, noise, failed) if failed else "", told)
 
 
 def _trouble(training: DpTraining, noise: Noise, failed: set[str]) -> str:
@@ -248,15 +248,12 @@ def _uneven(training: DpTraining, noise: Noise, in_all: float) -> str:
         return ""
     place, step = int(of_weights.argmin()), int(of_steps.argmin())
     if of_weights[place] <= of_steps[step]:
-        name = training.name(training.weights[place])
+        where = f"on {training.name(training.weights[place])}"
         share = float(np.sqrt(squares[:, place].sum() / (steps * sizes[place])))
-        return f"on {name} it is {_times(share)}"
-    share = float(np.sqrt(squares[step].sum() / sizes.sum()))
-    return f"in step {step + 1} of {steps} it is {_times(share)}"
-
-
-def _times(share: float) -> str:
-    return _IS_NONE if share < _NONE else f"{share:.3g} times that"
+    else:
+        where = f"in step {step + 1} of {steps}"
+        share = float(np.sqrt(squares[step].sum() / sizes.sum()))
+    return f"{where} it is {_IS_NONE if share < _NONE else f'{share:.3g} times that'}"
 
 
 def check_weights(training: DpTraining, numbers: Sequence[int]) -> DpFinding:
@@ -279,15 +276,13 @@ def check_weights(training: DpTraining, numbers: Sequence[int]) -> DpFinding:
         trouble = f" (the optimizer's step failed: {failure})"
     still = {key: p for key, p in meant.items() if torch.equal(before[key], p)}
     outside = [p for p in held if id(p) not in training.names]
-    if not (still or outside or trouble):
-        told = f"all {len(meant)} weights that are to learn moved in a step"
-        return DpFinding(name="weights", passed=True, message=told)
-    return DpFinding(
-        name="weights",
-        passed=False,
-        message=f"{len(still)} of {len(meant)} weights that are to learn did not move in a step"
-        f"{trouble}: {_reasons(training, list(still.values()), without, outside)}",
-    )
+    if still or outside or trouble:
+        trouble = (
+            f"{len(still)} of {len(meant)} weights that are to learn did not move in a step"
+            f"{trouble}: {_reasons(training, list(still.values()), without, outside)}"
+        )
+    told = f"all {len(meant)} weights that are to learn moved in a step"
+    return finding("weights", trouble, told)
 
 
 def _reasons(
@@ -304,12 +299,13 @@ def _reasons(
         "get no gradient (they have no part in the loss; move the model to its device before "
         "get_peft_model)": [p for p in still if id(p) in without and id(p) in held],
     }
-    said = [f"{_named(training, found)} {what}" for what, found in kinds.items() if found]
+    said = [f"{shortened(list(map(training.name, ps)))} {what}" for what, ps in kinds.items() if ps]
     if outside:
         said.append(f"the optimizer holds {len(outside)} weights that are not the model's")
     known = {id(p) for found in (outside, *kinds.values()) for p in found}
     if rest := [p for p in still if id(p) not in known]:
-        said.append(f"{_named(training, rest)} stay where they are; is their learning rate 0?")
+        names = shortened(list(map(training.name, rest)))
+        said.append(f"{names} stay where they are; is their learning rate 0?")
     return "; ".join(said) or "see the optimizer's step"
 
 
@@ -350,13 +346,3 @@ def _reason(ratios: list[float], documents: int, reduction: str) -> str:
 
 def _norm(tensors: Sequence[Tensor]) -> float:
     return float(sum(float(t.double().square().sum()) for t in tensors) ** 0.5)
-
-
-def _named(training: DpTraining, weights: Sequence[nn.Parameter]) -> str:
-    names = [training.name(p) for p in weights]
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
-
-
-def _and_more(found: dict[str, int]) -> str:
-    return f", and {len(found) - 1} more weights" if len(found) > 1 else ""

@@ -3,15 +3,8 @@
 import math
 from collections.abc import Sequence
 
-from lmexposure.models.dp_randomness import (
-    Drawn,
-    draw,
-    extremes_p,
-    meetings_p,
-    rate_p,
-    sizes_p,
-)
-from lmexposure.models.dp_training import DpFinding, DpTraining
+from lmexposure.models.dp_randomness import Drawn, draw, extremes_p, meetings_p, rate_p, spread_p
+from lmexposure.models.dp_training import DpFinding, DpTraining, finding
 from lmexposure.models.dp_updates import Turn, Turns
 
 _RARE = 1e-9  # an empty batch of such a probability does not come
@@ -57,7 +50,7 @@ def check_accountant(
     done = f"each of {len(counts)} steps was told as one, with noise_multiplier {sigma:g}"
     if rate is not None:
         done += f" and sample_rate {rate:g}"
-    return DpFinding(name="accountant", passed=not trouble, message=trouble or done)
+    return finding("accountant", trouble, done)
 
 
 def check_batches(
@@ -65,8 +58,8 @@ def check_batches(
 ) -> list[DpFinding]:
     """Batch size, rate and independence; tests of rate, sizes (two), meetings share `level`."""
     if rate is None:
-        told = "no sampling rate is claimed and no accountant is told of one; give sample_rate="
-        return [DpFinding(name="rate", passed=False, message=told)]
+        trouble = "no sampling rate is claimed and no accountant is told of one; give sample_rate="
+        return [finding("rate", trouble, "")]
     drawn = draw(training.batches, rate)
     of_rate = _rate(training, drawn, rate, processes, level / _TESTS)
     there = rate
@@ -97,7 +90,13 @@ def check_accumulation(training: DpTraining, turns: Turns, looped: bool) -> DpFi
         if wrong:
             trouble = f"a batch of {wrong[-1][0]} documents ended in steps of {wrong[-1][1]}"
         elif turns.failure:
-            return DpFinding(name="accumulation", passed=False, message=_failed(turns))
+            trouble = f"the loop ends {turns.failure}"
+            if turns.outside:
+                trouble += (
+                    f". {', '.join(turns.outside)} get gradients and are not in the DP optimizer, "
+                    "which neither clips nor clears them: put all weights that learn into it"
+                )
+            return finding("accumulation", trouble, "")
     elif getattr(training.hooks, "grad_accumulation_allowed", False):
         trouble = (
             "the model takes several backward passes before a step without a word: "
@@ -108,17 +107,7 @@ def check_accumulation(training: DpTraining, turns: Turns, looped: bool) -> DpFi
             ". Over several Poisson samples a document counts several times under one noise, at a "
             "rate that was not accounted; split large batches with BatchMemoryManager"
         )
-    return DpFinding(name="accumulation", passed=not trouble, message=trouble or told)
-
-
-def _failed(turns: Turns) -> str:
-    said = f"the loop ends {turns.failure}"
-    if turns.outside:
-        said += (
-            f". {', '.join(turns.outside)} get gradients and are not in the DP optimizer, which "
-            "neither clips nor clears them: put all weights that learn into it"
-        )
-    return said
+    return finding("accumulation", trouble, told)
 
 
 def check_empty_batches(training: DpTraining, rate: float | None, turn: Turn | None) -> DpFinding:
@@ -129,24 +118,24 @@ def check_empty_batches(training: DpTraining, rate: float | None, turn: Turn | N
         trouble = _empty(training, turn)
     except Exception as failure:  # whatever a model that others wrote says to an empty batch
         trouble = f"it fails: {type(failure).__name__}: {failure}"
-    if not trouble:
-        told = "an empty batch ends in a step of noise alone"
-        return DpFinding(name="empty batches", passed=True, message=told)
-    expected = f"an empty batch has probability {probability:.1e} a step"
-    if probability < _RARE:
-        return DpFinding(name="empty batches", passed=True, message=f"{expected}; none comes")
-    return DpFinding(
-        name="empty batches",
-        passed=False,
-        message=f"{expected}, and {trouble}. Its step must be taken, with noise alone, or "
-        "it shows that there was none: give each weight a grad_sample of shape (0, ...) and call "
-        "optimizer.step()",
-    )
+    told = "an empty batch ends in a step of noise alone"
+    if trouble:
+        expected = f"an empty batch has probability {probability:.1e} a step"
+        told = f"{expected}; none comes"
+        trouble = (
+            f"{expected}, and {trouble}. Its step must be taken, with noise alone, or it shows "
+            "that there was none: give each weight a grad_sample of shape (0, ...) and call "
+            "optimizer.step()"
+        )
+    return finding("empty batches", "" if probability < _RARE else trouble, told)
 
 
 def _empty(training: DpTraining, turn: Turn | None) -> str:
     if turn is not None:
-        held = _held(training, turn)
+        held: list[int] = []
+        training.forget()
+        with training.watched(lambda step: held.append(step.documents), moving=False):
+            turn(training.batch(()))
         return "" if len(held) == 1 else f"the loop takes {len(held)} steps for it"
     training.backward(training.batch(()))
     step = training.take_step()
@@ -156,15 +145,6 @@ def _empty(training: DpTraining, turn: Turn | None) -> str:
     if norm == 0:
         return ""
     return f"its sum has norm {norm:.3g} and must be 0: what is read in its place counts"
-
-
-def _held(training: DpTraining, turn: Turn) -> list[int]:
-    """Documents in each of the steps that the training's loop takes for an empty batch."""
-    seen: list[int] = []
-    training.forget()
-    with training.watched(lambda step: seen.append(step.documents), moving=False):
-        turn(training.batch(()))
-    return seen
 
 
 def _batch_size(training: DpTraining, drawn: Drawn, rate: float, processes: int) -> DpFinding:
@@ -190,7 +170,7 @@ def _batch_size(training: DpTraining, drawn: Drawn, rate: float, processes: int)
                 f"{told}: expected_batch_size must be {wanted:.4g}, "
                 "documents x sample_rate / processes"
             )
-    return DpFinding(name="batch size", passed=not trouble, message=trouble or told)
+    return finding("batch size", trouble, told)
 
 
 def _rate(
@@ -216,7 +196,7 @@ def _rate(
         trouble = f"{told}: the loader's rate is about {total / (share * steps):.4g}"
     if trouble:
         trouble += ". Give the accountant the rate of the loader that training iterates over"
-    return DpFinding(name="rate", passed=not trouble, message=trouble or told)
+    return finding("rate", trouble, told)
 
 
 def _sampling(training: DpTraining, drawn: Drawn, rate: float, level: float) -> DpFinding:
@@ -233,11 +213,10 @@ def _sampling(training: DpTraining, drawn: Drawn, rate: float, level: float) -> 
     reasons = {
         f"{drawn.repeated} batches hold a document twice": drawn.repeated > 0,
         "sizes are constant": spread == 0 < wanted,
-        "sizes are not binomial": spread > 0 and sizes_p(drawn, documents, rate) < level,
+        "sizes are not binomial": spread > 0 and spread_p(sizes, documents, rate) < level,
         f"no batch is larger than {sizes.max()} or smaller than {sizes.min()}": spread > 0 and cut,
         "each document comes once an epoch": p < level and found < expected,
         "some documents come too often": p < level and found > expected,
     }
     trouble = " and ".join(reason for reason, holds in reasons.items() if holds)
-    message = f"{told}: {trouble}; {_POISSON}" if trouble else told
-    return DpFinding(name="sampling", passed=not trouble, message=message)
+    return finding("sampling", f"{told}: {trouble}; {_POISSON}" if trouble else "", told)

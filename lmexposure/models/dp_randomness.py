@@ -93,11 +93,6 @@ def rate_p(drawn: Drawn, documents: float, rate: float) -> float:
     return float(min(1.0, 2 * min(below, above)))
 
 
-def sizes_p(drawn: Drawn, documents: int, rate: float) -> float:
-    """Two-sided p-value of how much the batches' sizes differ; see `_spread_p`."""
-    return _spread_p(drawn.sizes, documents, rate)
-
-
 def extremes_p(drawn: Drawn, documents: int, rate: float) -> float:
     """P-value of a largest size too small or a smallest too large, as where batches are cut.
 
@@ -117,10 +112,10 @@ def meetings_p(drawn: Drawn, documents: int, rate: float) -> tuple[float, float,
     expected = documents * batches * (batches - 1) / 2 * rate**2
     if np.count_nonzero(drawn.counts) > documents:  # of a pool that changes
         return 1.0, found, expected
-    return _spread_p(counts, batches, rate), found, expected
+    return spread_p(counts, batches, rate), found, expected
 
 
-def _spread_p(values: NDArray[np.int64], trials: int, rate: float) -> float:
+def spread_p(values: NDArray[np.int64], trials: int, rate: float) -> float:
     """Two-sided p-value of the spread of independent binomial values.
 
     The sum of (x - mean)^2 - (1 - 2 rate) (x - mean) is tested, which is uncorrelated with the sum

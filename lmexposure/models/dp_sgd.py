@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from accelerate import Accelerator
 from numpy.typing import NDArray
 
 from lmexposure.canaries import derive_seed
@@ -25,11 +24,10 @@ from lmexposure.errors import ModelError, NumericalError, SettingsError
 from lmexposure.models.dp_accounting import epsilon_spent, noise_for
 from lmexposure.models.dp_checker import DpCheck, dp_check
 from lmexposure.models.dp_randomness import DpBatches
-from lmexposure.models.dp_snapshot import forget_gradients
-from lmexposure.models.dp_training import check_opacus
+from lmexposure.models.dp_training import check_opacus, forget_gradients
 from lmexposure.models.gradient_canaries import GradientCanaries
 from lmexposure.models.lstm import LstmForCausalLM, PrivateLstm
-from lmexposure.models.methods import Learned, Setup, new_optimizer, update
+from lmexposure.models.methods import Learned, Setup, TrainingMethod, new_optimizer, update
 from lmexposure.models.packing import steps_per_epoch
 from lmexposure.statistics import document_epsilons
 from lmexposure.studies import (
@@ -46,11 +44,8 @@ _CHECKED = 8  # documents whose gradients are compared before the first step
 _LEVEL = 1e-6  # how often a right training is refused by chance
 
 
-class DpSgd:
+class DpSgd(TrainingMethod):
     """Trains on rows of one document each, with a promise for each unit.
-
-    The coins and the noise follow from a key that is fresh from the operating system, and in the
-    checkpoint alone while the training is under way: who knew it could take the noise away.
 
     With `weight_average` what is evaluated and kept is a running average of the weights, which
     follows from them alone and costs no privacy (De et al. 2022, arXiv 2204.13650, section 3).
@@ -61,12 +56,19 @@ class DpSgd:
         from opacus.accountants import RDPAccountant
         from opacus.optimizers import DPOptimizer
 
-        _refuse_processes(setup.accelerator)
-        settings = setup.settings
+        if setup.accelerator.num_processes > 1:
+            raise SettingsError(
+                f"method='dp-sgd' takes one process, and there are "
+                f"{setup.accelerator.num_processes}: shared out batches would change the rate that "
+                "the claim is made of; start one"
+            )
+        settings, units = setup.settings, setup.rows.units
         self._rows, self._settings = setup.blocks(setup.rows), settings
-        self._units = _by_unit(setup.rows.units)
+        order = np.argsort(units, kind="stable")
+        self._units = np.split(order, np.flatnonzero(np.diff(units[order])) + 1)  # rows of each
         self._batch = expected_batch(settings, len(self._units))
         self.noise_multiplier = chosen_noise(settings, len(self._units))
+        # Coins and noise follow from it: in the checkpoint alone, while the training is under way.
         self._key = settings.noise_seed if settings.noise_seed is not None else secrets.randbits(64)
         self._plain = setup.model
         self._model = _hooked(setup.model)
@@ -82,7 +84,16 @@ class DpSgd:
         )
         told = self._accountant.get_optimizer_hook_fn(sample_rate=self.sample_rate)
         self._optimizer.attach_step_hook(told)
-        self._canaries = self._inside()
+        # In the steps of the training alone; their coins are drawn apart from noise.
+        self._canaries: GradientCanaries | None = None
+        if settings.gradient_canaries is not None:
+            self._canaries = GradientCanaries(
+                self._optimizer,
+                sample_rate=self.sample_rate,
+                count=settings.gradient_canaries,
+                seed=derive_seed(self._key, "gradient canaries"),
+            )
+            self._canaries.detach()
         self._average: list[torch.Tensor] = []  # of the weights; before the first step, none
 
     @property
@@ -133,8 +144,7 @@ class DpSgd:
         for group in self._optimizer.param_groups:
             group["lr"] = rate
         self._optimizer.generator.manual_seed(derive_seed(self._key, "noise", str(step)))
-        parts = self._parts(numbers)
-        nats = 0.0
+        parts, nats = self._parts(numbers), 0.0
         for i, part in enumerate(parts):
             nats += self._gradients(part)
             if not math.isfinite(nats):
@@ -145,8 +155,7 @@ class DpSgd:
             self._optimizer.signal_skip_step(do_skip=i + 1 < len(parts))
             update(self._optimizer, step=step, rate=rate)
             self._optimizer.zero_grad()
-        rows = self._rows_of(numbers)
-        return Learned(nats=nats, tokens=self._rows.tokens(rows))
+        return Learned(nats=nats, tokens=self._rows.tokens(self._rows_of(numbers)))
 
     def state(self) -> dict[str, Any]:
         """See `TrainingMethod`."""
@@ -203,7 +212,7 @@ class DpSgd:
         return DpClaim(
             method="dp-sgd",
             sampler="poisson",
-            accountant="prv" if spent.prv is not None else "rdp",
+            accountant=spent.accountant,
             unit=settings.unit_field or _DOCUMENT,
             adjacency="add or remove one",
             epsilon=spent.epsilon,
@@ -248,21 +257,14 @@ class DpSgd:
         return self._canaries.audit(delta=claim.delta, claimed_epsilon=claim.epsilon)
 
     def close(self) -> None:
-        """See `TrainingMethod`: the next training of this model would meet the hooks."""
-        _remove_hooks(self._model)
-
-    def _inside(self) -> GradientCanaries | None:
-        """Canaries in the steps of the training alone; coins are drawn apart from noise."""
-        if self._settings.gradient_canaries is None:
-            return None
-        made = GradientCanaries(
-            self._optimizer,
-            sample_rate=self.sample_rate,
-            count=self._settings.gradient_canaries,
-            seed=derive_seed(self._key, "gradient canaries"),
-        )
-        made.detach()
-        return made
+        """See `TrainingMethod`: the next training would meet hooks, and what a step left there."""
+        for hook in vars(self._model).pop("autograd_grad_sample_hooks", ()):
+            hook.remove()
+        for layer in self._model.modules():
+            vars(layer).pop("activations", None)
+            vars(layer).pop("max_batch_len", None)
+        for weight in self._model.parameters():
+            forget_gradients(weight)
 
     def _losses(self, model: Any, units: NDArray[np.int64]) -> torch.Tensor:
         """The summed loss of each unit's first document, as `_gradients` has it."""
@@ -383,26 +385,21 @@ def chosen_noise(settings: TrainingSettings, units: int) -> float:
     return noise_for(settings.epsilon, delta=settings.delta, sample_rate=batch / units, steps=steps)
 
 
-def _refuse_processes(accelerator: Accelerator) -> None:
-    if accelerator.num_processes > 1:
-        raise SettingsError(
-            f"method='dp-sgd' takes one process, and there are {accelerator.num_processes}: shared "
-            "out batches would change the rate that the claim is made of; start one"
-        )
-
-
-def _by_unit(units: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-    """The rows of each unit."""
-    order = np.argsort(units, kind="stable")
-    return np.split(order, np.flatnonzero(np.diff(units[order])) + 1)
-
-
 def _hooked(model: Any) -> Any:
     """A model whose backward pass leaves gradients of single rows."""
     from opacus.grad_sample import GradSampleHooks
+    from opacus.utils.module_utils import trainable_modules
+    from opacus.validators import ModuleValidator
 
-    own = _with_private_lstm(model) if isinstance(model, LstmForCausalLM) else model
-    unfit = _unfit_layers(own.train())
+    own, known = model, ModuleValidator.VALIDATORS
+    if isinstance(model, LstmForCausalLM):  # another LSTM, with the same weights
+        own = copy.copy(model)
+        own._modules = {**model._modules, "lstm": PrivateLstm(model.lstm)}
+    unfit = [
+        f"{name} ({type(layer).__name__})"
+        for name, layer in trainable_modules(own.train())
+        if (type(layer) in known and known[type(layer)](layer)) or list(layer.buffers())
+    ]
     if unfit:
         raise ModelError(
             f"gradients of single documents cannot be had of layers {', '.join(unfit)}: what they "
@@ -412,35 +409,3 @@ def _hooked(model: Any) -> Any:
     hooks = GradSampleHooks(own, loss_reduction="sum")
     hooks.forbid_grad_accumulation()
     return own
-
-
-def _unfit_layers(model: Any) -> list[str]:
-    """Names and kinds of the layers in training that Opacus refuses; it names none itself."""
-    from opacus.utils.module_utils import trainable_modules
-    from opacus.validators import ModuleValidator
-
-    known = ModuleValidator.VALIDATORS
-    return [
-        f"{name} ({type(layer).__name__})"
-        for name, layer in trainable_modules(model)
-        if (type(layer) in known and known[type(layer)](layer)) or list(layer.buffers())
-    ]
-
-
-def _remove_hooks(model: Any) -> None:
-    """What was put on the model, and what a step leaves there that was interrupted."""
-    for hook in vars(model).pop("autograd_grad_sample_hooks", ()):
-        hook.remove()
-    for layer in model.modules():
-        vars(layer).pop("activations", None)
-        vars(layer).pop("max_batch_len", None)
-    for weight in model.parameters():
-        forget_gradients(weight)
-
-
-def _with_private_lstm(model: LstmForCausalLM) -> LstmForCausalLM:
-    """The model with another LSTM, which has the same weights, as all its layers have."""
-    made: Any = copy.copy(model)
-    made._modules = {**model._modules, "lstm": PrivateLstm(model.lstm)}
-    other: LstmForCausalLM = made
-    return other

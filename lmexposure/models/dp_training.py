@@ -1,20 +1,23 @@
-"""A training by Opacus taken apart: its parts by their names, and one step of it looked at."""
+"""A training by Opacus taken apart: its parts, one step looked at, and all put back as it was."""
 
 import contextlib
 import copy
+import random
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from lmexposure.errors import LmexposureError, ModelError, SettingsError
 from lmexposure.models.dp_randomness import DpBatches, endless
-from lmexposure.models.dp_snapshot import forget_gradients, generators_of
 
 _LEAST_VERSION = (1, 6)
+_SHOWN = 4
 
 Loss = Callable[[Any, Any], Tensor]
 
@@ -27,6 +30,17 @@ class DpFinding:
     passed: bool  # it was seen, and is as it should be
     message: str  # with numbers; where it failed, the way out
     seen: bool = True  # False: it could not be looked at, which is no pass and no fault
+
+
+def finding(name: str, trouble: str, told: str, *, seen: bool = True) -> DpFinding:
+    """What is wrong, or what was seen where nothing is."""
+    return DpFinding(name=name, passed=not trouble, message=trouble or told, seen=seen)
+
+
+def shortened(names: Sequence[str]) -> str:
+    """The first four of these names, and how many more there are."""
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,17 +68,18 @@ class DpTraining:
         accountant: Any = None,
     ) -> None:
         check_opacus()
-        self.model, self.optimizer, self.batches = _module(model), optimizer, batches
-        self.loss = loss or loss_of_model
+        # `make_private` returns its hooks with `wrap_model=False`.
+        own = model if isinstance(model, nn.Module) else getattr(model, "_module", model)
+        self.model, self.optimizer, self.batches = own, optimizer, batches
+        self.loss = loss or _loss_of_model
         self.optimizers = _layers(optimizer)
         self.private = _private(self.optimizers)
         self.innermost = self.optimizers[-1]
         self.hooks = _hooks(self.model)
         self.accountant = _accountant(accountant, self.private)
         if batches.count < 2:
-            raise SettingsError(
-                f"the training has {batches.count} documents; a check needs 2 or more"
-            )
+            found = f"the training has {batches.count} documents"
+            raise SettingsError(f"{found}; a check needs 2 or more")
         self.names = {
             id(p): name.removeprefix("_module.") for name, p in self.model.named_parameters()
         }
@@ -85,8 +100,7 @@ class DpTraining:
 
     def batch(self, numbers: Sequence[int]) -> Any:
         """Documents by their numbers, as `loss` takes them, on the model's device."""
-        device = next(self.model.parameters()).device
-        return _moved(self.batches.batch(list(numbers)), device)
+        return _moved(self.batches.batch(list(numbers)), next(self.model.parameters()).device)
 
     def backward(self, batch: Any, scale: float = 1.0) -> None:
         """The gradients of a batch, per document too, and no others; the loss times `scale`."""
@@ -128,7 +142,9 @@ class DpTraining:
         clip, move = self.private.clip_and_accumulate, self.innermost.step
 
         def keep_sums() -> None:
-            documents[0] += self.documents_held()
+            held = self.weights[0].grad_sample if self.weights else None
+            of_passes = held if isinstance(held, list) else [held]  # since the last step
+            documents[0] += sum(len(found) for found in of_passes if found is not None)
             clip()
             # Copies, since on all processes but one the sum itself goes on as the gradient.
             sums[:] = [p.summed_grad.detach().view_as(p).clone() for p in self.weights]
@@ -159,13 +175,6 @@ class DpTraining:
             instead(self.innermost, "step", look),
         ):
             yield
-
-    def documents_held(self) -> int:
-        """Documents whose gradients are there, of all backward passes since the last step."""
-        held = self.weights[0].grad_sample if self.weights else None
-        if held is None:
-            return 0
-        return sum(map(len, held)) if isinstance(held, list) else len(held)
 
     def divisor(self) -> float:
         """What the optimizer divides a noisy sum by."""
@@ -202,7 +211,7 @@ def check_opacus() -> None:
         )
 
 
-def loss_of_model(model: Any, batch: Any) -> Tensor:
+def _loss_of_model(model: Any, batch: Any) -> Tensor:
     """The `loss` that a transformers model gives for a batch of its arguments by name."""
     found = model(**batch).loss if isinstance(batch, Mapping) else None
     if found is None:
@@ -229,13 +238,12 @@ def batches_of_loader(loader: Any) -> DpBatches:
     def batch(numbers: Sequence[int]) -> Any:
         return collate([dataset[number] for number in numbers])
 
-    generators = [g for thing in (loader, *samplers_of(loader)) for g in generators_of(thing)]
     return DpBatches(
         count=len(dataset),
         batch=batch,
         sample=endless(logical),
         rate=getattr(logical, "sample_rate", None),
-        generators=generators,
+        generators=[g for thing in (loader, *samplers_of(loader)) for g in generators_of(thing)],
         pool=getattr(logical, "num_samples", None),
     )
 
@@ -302,12 +310,6 @@ def _private(optimizers: list[Any]) -> Any:
     return found
 
 
-def _module(model: Any) -> nn.Module:
-    """The model itself, where `make_private` returned its hooks (with `wrap_model=False`)."""
-    found: nn.Module = model if isinstance(model, nn.Module) else getattr(model, "_module", model)
-    return found
-
-
 def _hooks(model: nn.Module) -> Any:
     from opacus.grad_sample.gsm_base import AbstractGradSampleHooks
 
@@ -344,8 +346,7 @@ def _news(
     kept = same.index(False) if False in same else len(same)
     if kept < len(before) and before[kept][:2] == after[kept][:2]:
         sigma, rate, steps = after[kept]
-        grown = ((sigma, rate, steps - before[kept][2]),)
-        return (*grown, *after[kept + 1 :])
+        return ((sigma, rate, steps - before[kept][2]), *after[kept + 1 :])
     return tuple(after[kept:])
 
 
@@ -357,3 +358,140 @@ def _moved(batch: Any, device: torch.device) -> Any:
     if isinstance(batch, list | tuple):
         return type(batch)(_moved(value, device) for value in batch)
     return batch
+
+
+_Undo = Callable[[], None]
+
+
+@contextlib.contextmanager
+def unchanged(
+    model: nn.Module, optimizers: Sequence[Any], others: Iterable[Any], generators: Iterable[Any]
+) -> Iterator[None]:
+    """Whatever happens inside, afterwards all of a training is what it was."""
+    groups = [group["params"] for optimizer in optimizers for group in optimizer.param_groups]
+    weights = {id(p): p for own in (model.parameters(), *groups) for p in own}.values()
+    undo = [
+        *(_attributes(module) for module in model.modules()),
+        *(_attributes(optimizer) for optimizer in optimizers),
+        *(_attributes(other, deep=False) for other in others),  # not all documents of a sampler
+        *(_weight(p) for p in weights),
+        random_numbers(generators),
+    ]
+    try:
+        for p in weights:
+            forget_gradients(p)  # without touching the tensors, which come back
+        yield
+    finally:
+        for restore in undo:
+            restore()
+
+
+def forget_gradients(weight: nn.Parameter) -> None:
+    """No gradient, no gradient per document, no clipped sum, as before a backward pass."""
+    weight.grad = None
+    for name in ("grad_sample", "summed_grad"):
+        if hasattr(weight, name):
+            setattr(weight, name, None)
+    weight.__dict__.pop("_current_grad_sample", None)
+    if hasattr(weight, "_forward_counter"):
+        weight._forward_counter = 0
+
+
+def without_dropout(model: nn.Module) -> None:
+    """Let no module drop units, so that a document has the same gradient alone and in a batch."""
+    for module in model.modules():
+        dropping = isinstance(module, nn.modules.dropout._DropoutNd)
+        for name, value in list(vars(module).items()):
+            if isinstance(value, float) and ("drop" in name or (dropping and name == "p")):
+                setattr(module, name, 0.0)
+
+
+def generators_of(thing: Any) -> list[Any]:
+    """The generators among the attributes of a loader, a sampler, an optimizer."""
+    found = (getattr(value, "generator", value) for value in vars(thing).values())
+    return [g for g in found if isinstance(g, torch.Generator | np.random.Generator)]
+
+
+def _attributes(thing: Any, *, deep: bool = True) -> _Undo:
+    """All that `vars` has, and what is in lists and mappings there; with `deep`, in tensors too."""
+    undo = [part for value in vars(thing).values() for part in _inside(value, deep)]
+    own = _entries(vars(thing))
+
+    def restore() -> None:
+        for part in (own, *undo):
+            part()
+
+    return restore
+
+
+def _inside(value: Any, deep: bool) -> list[_Undo]:
+    """Weights are left out, which are put back by themselves."""
+    if isinstance(value, list | dict):
+        held = value.values() if isinstance(value, dict) else value
+        return [_entries(value), *(part for entry in held if deep for part in _inside(entry, deep))]
+    if deep and torch.is_tensor(value) and not isinstance(value, nn.Parameter):
+        return [_contents(value)]
+    return []
+
+
+def _entries(held: list[Any] | dict[Any, Any]) -> _Undo:
+    """What each name is for: a forward pass may put another buffer in its place."""
+    kept = held.copy()
+
+    def restore() -> None:
+        held.clear()
+        held.update(kept) if isinstance(held, dict) else held.extend(kept)
+
+    return restore
+
+
+def _contents(tensor: Tensor) -> _Undo:
+    before = tensor.detach().clone()
+
+    def restore() -> None:
+        with torch.no_grad():
+            tensor.copy_(before)
+
+    return restore
+
+
+def _weight(weight: nn.Parameter) -> _Undo:
+    # Not the gradients of single documents, which are large and which no step inside sees.
+    undo = [_attributes(weight, deep=False), _contents(weight)]
+    grad, trainable = weight.grad, weight.requires_grad
+
+    def restore() -> None:
+        for part in undo:
+            part()
+        weight.requires_grad_(trainable)
+        weight.grad = grad  # no step inside has seen it
+
+    return restore
+
+
+def random_numbers(generators: Iterable[Any]) -> _Undo:
+    """What puts these generators, and the global ones, back to where they are now."""
+    undo: list[_Undo] = [
+        partial(torch.set_rng_state, torch.get_rng_state()),
+        partial(random.setstate, random.getstate()),
+        partial(np.random.set_state, np.random.get_state()),
+        *map(_generator, generators),
+    ]
+    if torch.cuda.is_available():
+        undo.append(partial(torch.cuda.set_rng_state_all, torch.cuda.get_rng_state_all()))
+
+    def restore() -> None:
+        for put_back in undo:
+            put_back()
+
+    return restore
+
+
+def _generator(generator: Any) -> _Undo:
+    if isinstance(generator, np.random.Generator):
+        bits = generator.bit_generator
+        return partial(setattr, bits, "state", copy.deepcopy(bits.state))
+    try:
+        return partial(generator.set_state, generator.get_state())
+    except RuntimeError:  # of Opacus' secure mode: from the operating system, without a state
+        return lambda: None

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lmexposure.models.dp_training import DpFinding, DpTraining, Step, instead
+from lmexposure.models.dp_training import DpFinding, DpTraining, Step, finding, instead, shortened
 
 Turn = Callable[[Any], Any]
 Guard = Callable[[], AbstractContextManager[None]]
@@ -24,7 +24,6 @@ Guard = Callable[[], AbstractContextManager[None]]
 TURNS = 12
 _SAME = 1e-6  # relative: rounding
 _CLEARLY = 3.0  # times as far apart as two turns of one batch are
-_SHOWN = 4
 _HOOKS = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
 _NOT_COPIED = {"state", "param_groups", "step", *_HOOKS}
 
@@ -78,7 +77,12 @@ def take_turns(
                 turn(training.batch(numbers[:size]))
         except Exception as failure:  # whatever a loop that others wrote meets
             turns.failure = f"at batch {place + 1}: {type(failure).__name__}: {failure}"
-            turns.outside = _outside(training)
+            known = {id(p) for p in training.weights}
+            turns.outside = [
+                training.name(p)
+                for p in training.model.parameters()
+                if id(p) not in known and getattr(p, "grad_sample", None) is not None
+            ]
             break
         turns.batches.append(size)
         turns.held.append([documents for documents, _, _ in steps])
@@ -106,9 +110,9 @@ def check_update(
         )
     elif follows:
         trouble = (
-            f"documents get past the noise into {_some(follows)}: with one and the same noisy "
-            "gradient another batch leaves something else there. Take out of the loop what keeps "
-            "anything of clean gradients, losses or inputs"
+            f"documents get past the noise into {shortened(sorted(follows))}: with one and the "
+            "same noisy gradient another batch leaves something else there. Take out of the loop "
+            "what keeps anything of clean gradients, losses or inputs"
         )
     elif turns.unseen or turns.odd or unclear & turns.changed:
         seen, trouble = False, _unexplained(turns, unclear, kind)
@@ -118,7 +122,7 @@ def check_update(
         f"in {len(turns.batches)} turns all weights moved as {kind} moves them by the noisy "
         "gradient, and nothing else followed the batch"
     )
-    return DpFinding(name="update", passed=not trouble, message=trouble or told, seen=seen)
+    return finding("update", trouble, told, seen=seen)
 
 
 def _unexplained(turns: Turns, unclear: set[str], kind: str) -> str:
@@ -126,12 +130,13 @@ def _unexplained(turns: Turns, unclear: set[str], kind: str) -> str:
         return f"{kind} cannot be replayed on the noisy gradient: {turns.unseen}"
     if turns.odd:
         return (
-            f"{_some(turns.odd)} moved otherwise than {kind} moves them by the noisy gradient, "
-            "though not by what is in a batch; what else the loop does to them was not seen"
+            f"{shortened(sorted(turns.odd))} moved otherwise than {kind} moves them by the noisy "
+            "gradient, though not by what is in a batch; what else the loop does to them was not "
+            "seen"
         )
     return (
-        f"{_some(unclear & turns.changed)} change from turn to turn, by a schedule or by what is "
-        "in the batch; leave a schedule out of step="
+        f"{shortened(sorted(unclear & turns.changed))} change from turn to turn, by a schedule or "
+        "by what is in the batch; leave a schedule out of step="
     )
 
 
@@ -167,8 +172,10 @@ def _compare(
     for p in _all_weights(training):
         if not _same(p.detach(), weights[id(p)]):
             turns.odd.add(training.name(p))
-        found = training.innermost.state.get(p, {})
-        if not _same_state(found, states.get(id(p), {})):
+        found, wanted = training.innermost.state.get(p, {}), states.get(id(p), {})
+        pairs = ((found[key], wanted[key]) for key in found)
+        same = (_same(a, b) if torch.is_tensor(a) else a == b for a, b in pairs)
+        if found.keys() != wanted.keys() or not all(same):
             turns.odd.add(f"the optimizer's state of {training.name(p)}")
 
 
@@ -200,13 +207,10 @@ def _replayed(
 def _followers(
     training: DpTraining, numbers: Sequence[int], turn: Turn, turns: Turns, guard: Guard
 ) -> tuple[set[str], set[str]]:
-    """What differs between turns of two batches, all else the same; and what does of one batch.
-
-    A batch is taken, then another, and the first again, each from the same state and with the same
-    noisy sum. A schedule goes on from turn to turn, so that the third is farther from the
-    first than the second is; what follows the batch is the same in the first and the third.
-    """
+    """What differs between turns of two batches, all else the same; and what does of one batch."""
     outcomes = []
+    # A schedule goes on from turn to turn, so that the third is farther from the first than the
+    # second is; what follows the batch is the same in the first and the third.
     for some in (numbers, numbers[: max(1, len(numbers) // 2)], numbers):
         with guard():
             outcomes.append(_outcome(training, some, turn, turns.last))
@@ -280,13 +284,6 @@ def _buffers(model: nn.Module) -> list[tuple[str, Tensor]]:
     return [(name.removeprefix("_module."), buffer) for name, buffer in found]
 
 
-def _outside(training: DpTraining) -> list[str]:
-    """Weights with gradients of documents that are not in the DP optimizer."""
-    known = {id(p) for p in training.weights}
-    others = (p for p in training.model.parameters() if id(p) not in known)
-    return [training.name(p) for p in others if getattr(p, "grad_sample", None) is not None]
-
-
 def _all_weights(training: DpTraining) -> list[nn.Parameter]:
     held = (p for group in training.innermost.param_groups for p in group["params"])
     return list({id(p): p for p in (*training.model.parameters(), *held)}.values())
@@ -321,13 +318,6 @@ def _copied(of_weight: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _same_state(first: dict[str, Any], second: dict[str, Any]) -> bool:
-    if first.keys() != second.keys():
-        return False
-    pairs = ((first[key], second[key]) for key in first)
-    return all(_same(a, b) if torch.is_tensor(a) else a == b for a, b in pairs)
-
-
 def _same(first: Tensor, second: Tensor) -> bool:
     """The same but for rounding of the last digits."""
     if first.shape != second.shape or first.dtype != second.dtype:
@@ -344,8 +334,3 @@ def _distance(first: Tensor, second: Tensor) -> float:
         return 1.0
     largest = max(float(first.norm()), float(second.norm()))
     return float((first - second).norm()) / largest if largest else 0.0
-
-
-def _some(names: set[str]) -> str:
-    shown = sorted(names)[:_SHOWN]
-    return ", ".join(shown) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")

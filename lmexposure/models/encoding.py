@@ -2,15 +2,20 @@
 
 import unicodedata
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from transformers import PretrainedConfig, PreTrainedTokenizerBase
+from transformers import AutoConfig, AutoTokenizer, PretrainedConfig, PreTrainedTokenizerBase
 
+from lmexposure._files import content_hash
 from lmexposure.core import Encoded
 from lmexposure.errors import ModelError
 
+_NO_LIMIT = 10**6  # tokens; a tokenizer that knows no limit says more
 _MOST_BYTES = 4  # of a character in UTF-8: a context has at most this many tokens for each
 
 
@@ -62,13 +67,13 @@ def encode_in_context(
     encoded = []
     spelled: dict[tuple[int, ...], int] = {}
     for number, (text, ids) in enumerate(zip(texts, rows, strict=True)):
-        shared = _common_prefix(head, ids)
-        if context and shared < len(head):
+        known = shared(head, ids)
+        if context and known < len(head):
             beginning = tuple(ids[: len(start) + _MOST_BYTES * len(context)])
             if beginning not in spelled:
                 spelled[beginning] = _tokens_within(tokenizer, beginning, context, len(start))
-            shared = max(shared, spelled[beginning])
-        if len(ids) <= max(shared, 1):
+            known = max(known, spelled[beginning])
+        if len(ids) <= max(known, 1):
             raise ModelError(
                 f"text {number} of {len(texts)} has no token to score; leave empty texts out, and "
                 "give a context where the tokenizer has neither a BOS nor an EOS token"
@@ -81,7 +86,7 @@ def encode_in_context(
                 f"text {number} of {len(texts)} has {len(ids)} tokens with its context, but the "
                 f"model's context window holds {max_length}; use a shorter format or another model"
             )
-        encoded.append(Encoded(ids=ids, scored_from=max(shared, 1), first_unscored=not shared))
+        encoded.append(Encoded(ids=ids, scored_from=max(known, 1), first_unscored=not known))
     return encoded
 
 
@@ -122,19 +127,11 @@ def encode_rows(
     tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], context: Context
 ) -> list[Row]:
     """The tokens of each text in its row, as the training has them."""
-    backend = getattr(tokenizer, "backend_tokenizer", None)
-    if backend is None:
-        raise ModelError(
-            "the tokenizer does not say at which characters its tokens begin; load the fast one "
-            "(AutoTokenizer does)"
-        )
-    if not texts:
-        return []
-    start = list(_start_of(tokenizer, context) if context.start is None else context.start)
-    # This call also switches truncation and padding off and sets how special tokens are read.
-    tokenizer(texts[0], add_special_tokens=False, verbose=False)
-    wholes = [context.before + text + context.behind for text in texts]
-    encodings = backend.encode_batch(wholes, add_special_tokens=False)
+    encodings = _with_places(tokenizer, [context.before + text + context.behind for text in texts])
+    if context.start is None:
+        start = _beginning(tokenizer, context.before or None)[0]
+    else:
+        start = list(context.start)
     rows, begin = [], len(context.before)
     for number, (text, encoding) in enumerate(zip(texts, encodings, strict=True)):
         end = begin + len(text)
@@ -163,18 +160,10 @@ def place_documents(
     tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], *, context: str | None
 ) -> list[Placed]:
     """Encode documents as `encode_documents` does, and say where in the text each token is."""
-    backend = getattr(tokenizer, "backend_tokenizer", None)
-    if backend is None:
-        raise ModelError(
-            "the tokenizer does not say at which characters its tokens begin; load the fast one "
-            "(AutoTokenizer does)"
-        )
     start, context_ids = _beginning(tokenizer, context)
     lead = context if context_ids and context else ""
-    # This call also switches truncation and padding off and sets how special tokens are read.
-    tokenizer("a", add_special_tokens=False, verbose=False)
     found = []
-    for encoding in backend.encode_batch([lead + text for text in texts], add_special_tokens=False):
+    for encoding in _with_places(tokenizer, [lead + text for text in texts]):
         places = np.array(encoding.offsets, dtype=np.int64).reshape(-1, 2) - len(lead)
         inside = np.flatnonzero(places[:, 1] > 0)
         first = int(inside[0]) if inside.size else len(places)
@@ -185,6 +174,26 @@ def place_documents(
                 places=np.maximum(places[first:], 0),
             )
         )
+    return found
+
+
+def check_fast(tokenizer: PreTrainedTokenizerBase) -> None:
+    """Refuse a tokenizer that is not backed by the library tokenizers."""
+    if not getattr(tokenizer, "is_fast", False):
+        raise ModelError(
+            "the tokenizer does not say at which characters its tokens begin; load the fast one "
+            "(AutoTokenizer does)"
+        )
+
+
+def _with_places(tokenizer: Any, texts: Sequence[str]) -> Sequence[Any]:
+    """The texts encoded, with the characters of each token, and without special tokens."""
+    check_fast(tokenizer)
+    # This call also switches truncation and padding off and sets how special tokens are read.
+    tokenizer("a", add_special_tokens=False, verbose=False)
+    found: Sequence[Any] = tokenizer.backend_tokenizer.encode_batch(
+        list(texts), add_special_tokens=False
+    )
     return found
 
 
@@ -222,10 +231,6 @@ def secret_tokens(
     return found
 
 
-def _start_of(tokenizer: PreTrainedTokenizerBase, context: Context) -> list[int]:
-    return _beginning(tokenizer, context.before or None)[0]
-
-
 def encode_documents(
     tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], *, context: AnyContext
 ) -> list[list[int]]:
@@ -239,10 +244,7 @@ def encode_documents(
 
 
 def context_window(config: PretrainedConfig) -> int | None:
-    """Most tokens that a model reads at once; None for one without a limit, as the LSTM.
-
-    Many models give wrong numbers beyond it without raising.
-    """
+    """Most tokens that a model reads at once, beyond which many err in silence; None: no limit."""
     limit = getattr(config.get_text_config(), "max_position_embeddings", None)
     return int(limit) if limit else None
 
@@ -279,9 +281,10 @@ def _beginning(
     return [], context_ids
 
 
-def _common_prefix(head: Sequence[int], ids: Sequence[int]) -> int:
-    differs = (i for i, (a, b) in enumerate(zip(head, ids, strict=False)) if a != b)
-    return next(differs, min(len(head), len(ids)))
+def shared(first: Sequence[Any], second: Sequence[Any]) -> int:
+    """How long the common beginning of two sequences is."""
+    differs = (i for i, (a, b) in enumerate(zip(first, second, strict=False)) if a != b)
+    return next(differs, min(len(first), len(second)))
 
 
 def _refuse_dropped(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> None:
@@ -311,8 +314,7 @@ def _unknown(tokenizer: PreTrainedTokenizerBase, text: str, place: int, name: st
     """Say where the text meets an unknown token, without saying what it is."""
     unknown = tokenizer.unk_token_id
     # GPT-2 calls its end-of-text token "unknown" too: only text that spells it out gets it.
-    singles = _encode(tokenizer, list(text))
-    places = [i for i, single in enumerate(singles) if unknown in single]
+    places = [i for i, single in enumerate(_encode(tokenizer, list(text))) if unknown in single]
     where = f"token {place}"
     if places:
         category = unicodedata.category(text[places[0]])
@@ -321,3 +323,47 @@ def _unknown(tokenizer: PreTrainedTokenizerBase, text: str, place: int, name: st
         f"{name}: the tokenizer has no token for {where}; use a format whose characters it "
         "knows, or train the tokenizer on a corpus that holds them"
     )
+
+
+def tokenizer_named(name: str | Path, *, offline: bool = False, revision: str | None = None) -> Any:
+    """The tokenizer of a training, by its directory or hub name."""
+    try:
+        return AutoTokenizer.from_pretrained(
+            name, local_files_only=offline, revision=revision or "main", trust_remote_code=False
+        )
+    except Exception as failure:  # whatever damaged files ran into
+        said = str(failure).strip().split("\n")[0] or type(failure).__name__
+        raise ModelError(
+            f"cannot load a tokenizer from {str(name)!r}: {said}; give the directory or hub name "
+            "of the model that is trained"
+        ) from failure
+
+
+def window_of(tokenizer: Any) -> int | None:
+    """How many tokens the model of a tokenizer reads, as the two say; None: no limit is known."""
+    said, place = [tokenizer.model_max_length], Path(tokenizer.name_or_path)
+    if (place / "config.json").is_file():
+        # Of a model that this transformers does not know, the tokenizer's word has to do.
+        with suppress(OSError, ValueError, KeyError):
+            offline = {"local_files_only": True, "trust_remote_code": False}
+            said.append(context_window(AutoConfig.from_pretrained(place, **offline)))
+    known = [limit for limit in said if isinstance(limit, int) and 0 < limit < _NO_LIMIT]
+    return min(known, default=None)
+
+
+def is_usable_tokenizer(tokenizer: PreTrainedTokenizerBase) -> bool:
+    """Whether a tokenizer reads text at all."""
+    try:
+        return bool(tokenizer("a", add_special_tokens=False)["input_ids"])
+    except Exception:  # what is raised differs from one tokenizer class to the next
+        return False
+
+
+def is_tokenizer(value: Any) -> bool:
+    """Whether it is a tokenizer of transformers."""
+    return isinstance(value, PreTrainedTokenizerBase)
+
+
+def tokenizer_sha256(tokenizer: PreTrainedTokenizerBase) -> str:
+    """SHA-256 of a tokenizer's vocabulary: each token with its number, in canonical JSON."""
+    return content_hash(tokenizer.get_vocab())

@@ -6,15 +6,14 @@ mu of the round, and the noise multiplier that it leaves room for. That is held 
 attacked round and composed with the rate of the clients: the epsilon that the training has shown so
 far. Beside it is the epsilon that it claims.
 
-Four quantities a round, as in the source: epsilon of the round and of the training so far, each as
-claimed (theory) and as seen (empirical). Mock clients and design clients take no part in training.
+Mock clients and design clients take no part in training.
 """
 
 import io
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,19 +21,22 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lmexposure.canaries import derive_seed
+from lmexposure.core import Part
 from lmexposure.errors import CorpusError, SettingsError
 from lmexposure.models.dp_accounting import epsilon_at_least, epsilon_spent
-from lmexposure.models.federated_design import CraftedCanary, design_canary, random_canary
 from lmexposure.models.federated_rounds import (
+    CraftedCanary,
     RoundScores,
     apply_round,
     audit_update,
     clipped,
+    design_canary,
     generator_of,
     local_update,
     mean_loss,
     mock_rounds,
     noisy_sum,
+    random_canary,
     taking_part,
     trained_weights,
 )
@@ -69,16 +71,6 @@ class FederatedAudit:
         return any(noise < self.settings.noise_multiplier for noise in least)
 
 
-class Kept(Protocol):
-    """Where a training keeps itself between attacked rounds."""
-
-    def read(self) -> bytes | None:
-        """What was kept; None: nothing."""
-
-    def write(self, data: bytes) -> None:
-        """Keep it in the place of what was."""
-
-
 def federated_training(
     model: Any,
     clients: Clients,
@@ -86,17 +78,19 @@ def federated_training(
     canife: CanifeSettings | None = None,
     *,
     progress: Callable[[int, float], None] | None = None,
-    kept: Kept | None = None,
+    kept: Part | None = None,
 ) -> FederatedAudit:
-    """Train a model on clients' rows, with user-level privacy, and attack it on the way.
-
-    With `kept` it goes on, to the last bit, from the attacked round that it had come to.
-    """
+    """Train a model by DP-FedAvg and attack it; with `kept` it goes on from an attacked round."""
     canife = CanifeSettings() if canife is None else canife
-    check_length(clients, canife)
+    longest = max(rows.shape[1] for rows in clients.values())
+    if canife.length > longest:  # and its length gives it away
+        raise SettingsError(
+            f"length={canife.length} tokens of the canary are more than the {longest} of a row; "
+            f"give at most {longest}"
+        )
     design, mock, training = _parted(clients, canife)
     names = sorted(training)
-    attack = _Attack(model, settings, canife, design, mock, _attacked(settings, canife))
+    attack = _Attack(model, settings, canife, design, mock)
     begin, losses, audits = 0, [_loss(model, mock)], list[CanifeRound]()
     if kept is not None and (before := kept.read()) is not None:
         begin, losses, audits = _unpacked(before, model, attack)
@@ -126,7 +120,11 @@ def federated_training(
         canife=canife,
         clients=len(names),
         rounds=tuple(audits),
-        attainable=max(attack.attainable(), *(row.epsilon_so_far for row in audits)),
+        # Had every canary been told from none in each of its rounds.
+        attainable=max(
+            epsilon_at_least(attack.perfect, delta=settings.delta),
+            *(row.epsilon_so_far for row in audits),
+        ),
         losses=tuple(losses),
     )
 
@@ -184,10 +182,6 @@ def _parted(
     return design, mock, {name: clients[name] for name in drawn[aside:]}
 
 
-def _attacked(settings: FederatedSettings, canife: CanifeSettings) -> int:
-    return -(-settings.rounds // canife.every)
-
-
 class _Attack:
     """The canary of now, and what was seen of it."""
 
@@ -198,11 +192,11 @@ class _Attack:
         canife: CanifeSettings,
         design: Sequence[Any],
         mock: Sequence[Any],
-        attacks: int,
     ) -> None:
         self._model, self._settings, self._canife = model, settings, canife
         self._design, self._mock = design, mock
-        self._level = canife.significance / attacks  # Bonferroni over attacked rounds
+        # Bonferroni over attacked rounds.
+        self._level = canife.significance / -(-settings.rounds // canife.every)
         self.history: list[tuple[float, float, int]] = []
         self.perfect: list[tuple[float, float, int]] = []
         self._begun = 0
@@ -260,8 +254,17 @@ class _Attack:
         mu, perfect = self._mu(scores, coins), self._mu(coins.astype(float), coins)
         self.history += _stretch(mu, settings.client_rate, steps)
         self.perfect += _stretch(perfect, settings.client_rate, steps)
-        others = self._others
-        random_mu = None if others is None else self._mu(others.scores, others.coins)
+        others, delta = self._others, settings.delta
+        claimed: float | None = None
+        so_far: float | None = None
+        of_random: float | None = None
+        if others is not None:
+            of_random = epsilon_of_mu(mu=self._mu(others.scores, others.coins), delta=delta)
+        if noise := settings.noise_multiplier:
+            claimed = epsilon_of_mu(mu=1 / noise, delta=delta)
+            so_far = epsilon_spent([(noise, settings.client_rate, number)], delta=delta).epsilon
+        two_sides = 0 < coins.sum() < coins.size
+        point = canife_point(scores[coins], scores[~coins], delta=delta) if two_sides else 0.0
         yield CanifeRound(
             round=self._begun + 1,
             loss=losses[self._begun],
@@ -270,24 +273,18 @@ class _Attack:
             scores=tuple(scores.tolist()),
             coins=tuple(coins.tolist()),
             noise=RoundScores(scores=scores, coins=coins).noise,
-            point=_point(scores, coins, settings.delta),
+            point=point,
             mu=mu,
-            epsilon_round=epsilon_of_mu(mu=mu, delta=settings.delta),
-            attainable_round=epsilon_of_mu(mu=perfect, delta=settings.delta),
+            epsilon_round=epsilon_of_mu(mu=mu, delta=delta),
+            attainable_round=epsilon_of_mu(mu=perfect, delta=delta),
             noise_at_most=1 / mu if mu > 0 else None,
-            epsilon_so_far=epsilon_at_least(self.history, delta=settings.delta),
-            claimed_round=self._claimed_round(),
-            claimed_so_far=self._claimed(number),
+            epsilon_so_far=epsilon_at_least(self.history, delta=delta),
+            claimed_round=claimed,
+            claimed_so_far=so_far,
             random_noise=None if others is None else others.noise,
-            random_epsilon_round=None
-            if random_mu is None
-            else epsilon_of_mu(mu=random_mu, delta=settings.delta),
+            random_epsilon_round=of_random,
         )
         self._canary = None
-
-    def attainable(self) -> float:
-        """Epsilon of all rounds, had every canary been told from none in each of its rounds."""
-        return epsilon_at_least(self.perfect, delta=self._settings.delta)
 
     def _updates(self, pool: Sequence[Any]) -> Tensor:
         clip = self._settings.clip
@@ -296,33 +293,17 @@ class _Attack:
         )
 
     def _rounds(self, pool: Tensor, canary: Tensor, seed: int) -> RoundScores:
-        rounds = self._canife.mock_rounds
-        return mock_rounds(pool, canary, self._settings, rounds=rounds, seed=seed)
+        return mock_rounds(pool, canary, self._settings, rounds=self._canife.mock_rounds, seed=seed)
 
     def _mu(self, scores: NDArray[np.float64], coins: NDArray[np.bool_]) -> float:
-        """The bound on the mu of a round at its share of the significance; 0 of one kind alone.
-
-        By ranks where the rounds are alike. Those of a training under way drift: there each coin
-        is guessed, which needs no such thing.
-        """
+        """The bound on the mu of a round at its share of the significance; 0 of one kind alone."""
         if not 0 < coins.sum() < coins.size:
             return 0.0
         level, delta = self._level, self._settings.delta
-        if not self._canife.frozen:
+        if not self._canife.frozen:  # rounds of a training under way drift, and ranks may not
             return step_guesses_epsilon(scores, coins, significance=level, delta=delta).mu
         inside, outside = scores[coins], scores[~coins]
         return gaussian_dp_epsilon(inside, outside, significance=level, delta=delta).mu
-
-    def _claimed_round(self) -> float | None:
-        noise = self._settings.noise_multiplier
-        return epsilon_of_mu(mu=1 / noise, delta=self._settings.delta) if noise else None
-
-    def _claimed(self, rounds: int) -> float | None:
-        settings = self._settings
-        if not settings.noise_multiplier:
-            return None
-        history = [(settings.noise_multiplier, settings.client_rate, rounds)]
-        return epsilon_spent(history, delta=settings.delta).epsilon
 
 
 def _stretch(mu: float, rate: float, steps: int) -> list[tuple[float, float, int]]:
@@ -330,24 +311,8 @@ def _stretch(mu: float, rate: float, steps: int) -> list[tuple[float, float, int
     return [(1 / mu, rate, steps)] if mu > 0 else []
 
 
-def _point(scores: NDArray[np.float64], coins: NDArray[np.bool_], delta: float) -> float:
-    if not 0 < coins.sum() < coins.size:
-        return 0.0
-    return canife_point(scores[coins], scores[~coins], delta=delta)
-
-
 def _loss(model: Any, clients: Sequence[Any]) -> float:
     """Mean over clients, nats a token."""
     with torch.no_grad():
         each = [float(mean_loss(model, torch.as_tensor(rows))) for rows in clients]
     return float(np.mean(each))
-
-
-def check_length(clients: Clients, canife: CanifeSettings) -> None:
-    """Refuse a canary that is longer than any client's row, so that its length gives it away."""
-    longest = max(rows.shape[1] for rows in clients.values())
-    if canife.length > longest:
-        raise SettingsError(
-            f"length={canife.length} tokens of the canary are more than the {longest} of a row; "
-            f"give at most {longest}"
-        )

@@ -16,7 +16,7 @@ Source: gradient canaries, Andrew et al. 2023 (arXiv 2302.03098), Nasr et al. 20
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
@@ -40,30 +40,13 @@ from lmexposure.studies import WhiteBoxAudit, WhiteBoxBounds
 HADAMARD, DIRAC = "hadamard", "dirac"
 
 
-class Directions(Protocol):
-    """Directions in the space of all weights, of one length and at right angles to each other.
-
-    `Coordinates` are single weights (Dirac). `Hadamard` directions are rows of a Hadamard matrix
-    with random signs, spread over all weights: of M rows only the lowest log2(M) bits of a weight's
-    number count, so that weights of the same number modulo M are summed first and a transform of M
-    numbers is all that follows. M directions in d dimensions take O(d + M log M), and nothing but
-    the signs is stored. Rows are at right angles exactly: each residue has as many weights as every
-    other, and signs cancel in a product of two rows.
-    """
-
-    count: int
-
-    def along(self, vector: torch.Tensor) -> torch.Tensor:
-        """Inner products of a vector, shape (d,), with each direction, shape (count,), float64."""
-        ...
-
-    def combined(self, weights: torch.Tensor) -> torch.Tensor:
-        """The sum of all directions by their weights, shape (count,); shape (d,)."""
-        ...
-
-
 class Hadamard:
-    """Rows of a Hadamard matrix with random signs.
+    """Rows of a Hadamard matrix with random signs, spread over all weights, of length 1.
+
+    Of M rows only the lowest log2(M) bits of a weight's number count, so that weights of the same
+    number modulo M are summed first, and a transform of M numbers is all that follows: O(d + M log
+    M), and nothing but the signs is stored. Rows are at right angles exactly: each residue has as
+    many weights as every other, and signs cancel in a product of two rows.
 
     Source: Ailon and Chazelle 2009, the randomised Hadamard transform; Sylvester 1867 for the
         matrix.
@@ -82,14 +65,14 @@ class Hadamard:
         self._signs = _signs(self._used, seed).to(device).view(-1, self._rows)
 
     def along(self, vector: torch.Tensor) -> torch.Tensor:
-        """See `Directions`."""
+        """Inner products of a vector, shape (d,), with each direction, shape (count,), float64."""
         shaped = vector[: self._used].view(-1, self._rows)
         sums = (shaped.float() * self._signs).sum(0).double()
         found: torch.Tensor = _transformed(sums)[: self.count] * self._length
         return found
 
     def combined(self, weights: torch.Tensor) -> torch.Tensor:
-        """See `Directions`."""
+        """The sum of all directions by their weights, shape (count,); shape (d,)."""
         rows = torch.zeros(self._rows, dtype=torch.float64, device=self._signs.device)
         rows[: self.count] = weights.to(rows)
         each = (_transformed(rows) * self._length).float()
@@ -99,7 +82,7 @@ class Hadamard:
 
 
 class Coordinates:
-    """Single weights, drawn without replacement."""
+    """Single weights (Dirac), drawn without replacement: directions as `Hadamard` has them."""
 
     def __init__(self, dimension: int, count: int, *, seed: int, device: torch.device) -> None:
         if count > dimension:
@@ -112,17 +95,18 @@ class Coordinates:
         self._places = torch.from_numpy(drawn).to(device)
 
     def along(self, vector: torch.Tensor) -> torch.Tensor:
-        """See `Directions`."""
+        """As `Hadamard.along`."""
         return vector[self._places].double()
 
     def combined(self, weights: torch.Tensor) -> torch.Tensor:
-        """See `Directions`."""
+        """As `Hadamard.combined`."""
         found = torch.zeros(self._dimension, device=self._places.device)
         found[self._places] = weights.to(found)
         return found
 
 
-KINDS: dict[str, type[Hadamard] | type[Coordinates]] = {HADAMARD: Hadamard, DIRAC: Coordinates}
+Directions = Hadamard | Coordinates
+KINDS: dict[str, type[Directions]] = {HADAMARD: Hadamard, DIRAC: Coordinates}
 
 
 def _signs(count: int, seed: int) -> torch.Tensor:
@@ -211,10 +195,9 @@ class GradientCanaries:
         self._seed = secrets.randbits(63) if seed is None else integer("seed", seed, low=0)
         self._weights = list(self._optimizer.params)
         self.dimension = sum(weight.numel() for weight in self._weights)
-        self._directions = self._drawn(self.count, "canaries") if self.count else None
+        self._draw()
         if self.per_step:
             self._of_step(0)  # whether there is room for them
-        self.coins = _tossed(self.count, 0.5, self._seed, "coins")
         self.steps = 0
         self._scores = torch.zeros(self.count, dtype=torch.float64)
         self._step_scores: list[float] = []
@@ -222,6 +205,11 @@ class GradientCanaries:
         self._noises: list[float] = []
         self._original: Any = None
         self.attach()
+
+    def _draw(self) -> None:
+        """Directions and coins of the canaries of the whole training."""
+        self._directions = self._drawn(self.count, "canaries") if self.count else None
+        self.coins = _tossed(self.count, 0.5, self._seed, "coins")
 
     def attach(self) -> None:
         """Take part in the optimizer's steps from now on."""
@@ -257,28 +245,18 @@ class GradientCanaries:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from what `state` gave; the other settings must be the same.
-
-        Args:
-            state: of an interrupted training.
-        """
+        """Go on from what `state` gave; the other settings must be the same."""
         self._seed, self.steps = int(state["seed"]), int(state["steps"])
-        self.coins = _tossed(self.count, 0.5, self._seed, "coins")
-        self._directions = self._drawn(self.count, "canaries") if self.count else None
+        self._draw()
         self._scores = state["scores"].double().cpu().clone()
         self._step_scores = state["step_scores"].tolist()
-        self._step_coins = [
-            int(coin) for step in range(self.steps) for coin in self._coins_of_step(step)
-        ]
+        coins = (self._coins_of_step(step) for step in range(self.steps))
+        self._step_coins = [int(coin) for of_step in coins for coin in of_step]
         self._noises = [float(noise) for noise in state["noises"]]
 
     @property
     def scores(self) -> NDArray[np.float64]:
-        """Of each canary of the whole training, shape (count,); higher = more likely in.
-
-        In units of the clip: 0 on average where it was not, steps times rate where it was; the
-        noise has a standard deviation of noise multiplier times the root of the steps.
-        """
+        """Of each canary of the whole training, in units of the clip; higher = more likely in."""
         return self._scores.numpy().copy()
 
     @property
@@ -294,22 +272,7 @@ class GradientCanaries:
     def audit(
         self, *, delta: float, significance: float = 0.05, claimed_epsilon: float | None = None
     ) -> WhiteBoxAudit:
-        """Bound epsilon from below by what the steps so far have shown.
-
-        The bound of single steps has half of the significance, each of the two others a quarter.
-
-        Args:
-            delta: of the claim, in (0, 1).
-            significance: how often, at most, any of the bounds lies above the truth.
-            claimed_epsilon: what the training promises, in nats; None: nothing.
-
-        Returns:
-            a study, with the bounds, scores and coins: `lx.check`, `lx.report` and `save` take it.
-
-        Raises:
-            SettingsError: no step was taken, or a number out of range.
-            NumericalError: scores that are not finite.
-        """
+        """Bound epsilon from below by what the steps so far have shown: a study."""
         delta, level = delta_of_dp("delta", delta), fraction("significance", significance)
         claimed = None if claimed_epsilon is None else positive("claimed_epsilon", claimed_epsilon)
         if not self.steps:
@@ -321,23 +284,20 @@ class GradientCanaries:
         gaussian: EpsilonBound | None = None
         step: GaussianEpsilon | None = None
         perfect: GaussianEpsilon | None = None
+        most = []  # that each could have been
         if self.count >= _FEWEST:
+            scores, ties = self._scores.numpy(), derive_seed(self._seed, "ties")
             one_run, gaussian = (
-                audit(
-                    self._scores.numpy(),
-                    self.coins,
-                    delta=delta,
-                    significance=whole,
-                    seed=derive_seed(self._seed, "ties"),
-                )
+                audit(scores, self.coins, delta=delta, significance=whole, seed=ties)
                 for audit in (one_run_audit, one_run_gaussian_audit)
             )
+            most += [one_run.max_attainable, gaussian.max_attainable]
         if tosses >= _FEWEST:
             step, perfect = (
                 step_guesses_epsilon(scores, self._step_coins, significance=of_step, delta=delta)
                 for scores in (self._step_scores, self._step_coins)
             )
-        most = [bound.max_attainable for bound in (one_run, gaussian) if bound is not None]
+            most.append(self._composed(perfect, delta))
         bounds = WhiteBoxBounds(
             kind=cast("Kind", self.kind),
             weights=self.dimension,
@@ -352,8 +312,8 @@ class GradientCanaries:
             one_run_gaussian=gaussian,
             step=step,
             noise_at_most=_noise_at_most(step),
-            composed=self._composed(step, delta),
-            attainable=_largest(*most, self._composed(perfect, delta)),
+            composed=None if step is None else self._composed(step, delta),
+            attainable=max((found for found in most if found is not None), default=0.0),
             noise_attainable=_noise_at_most(perfect),
             significance=level,
             assumptions=(*_GRANTED, *self._more_granted()),
@@ -379,17 +339,16 @@ class GradientCanaries:
                 "bound of a step is of the step with the least, and what is composed is that alone"
             )
 
-    def _composed(self, step: GaussianEpsilon | None, delta: float) -> float | None:
+    def _composed(self, step: GaussianEpsilon, delta: float) -> float:
         """Of all steps; where their noise changed, of the one with the least."""
-        if step is None:
-            return None
         if step.mu == 0 or len(self._noises) > 1:
             return sampled_epsilon(mu=step.mu, rate=self.sample_rate, delta=delta)
         return epsilon_at_least([(1 / step.mu, self.sample_rate, self.steps)], delta=delta)
 
     def _add_noise(self) -> None:
         """In the optimizer's place: add what is in, let it add its noise, and read the scores."""
-        clip, noise = _clip(self._optimizer), float(self._optimizer.noise_multiplier)
+        clip = float(self._optimizer.max_grad_norm)
+        noise = float(self._optimizer.noise_multiplier)
         joining = torch.zeros(0, dtype=torch.float64)
         if self._directions is not None:
             drawn = _tossed(self.count, self.sample_rate, self._seed, "joins", str(self.steps))
@@ -406,7 +365,8 @@ class GradientCanaries:
             found = own.along(left).cpu().numpy() / clip + coins
             self._step_scores += found.tolist()
             self._step_coins += coins.astype(int).tolist()
-        self._noises.append(noise) if noise not in self._noises else None
+        if noise not in self._noises:
+            self._noises.append(noise)
         self.steps += 1
 
     def _add(self, vector: torch.Tensor, clip: float) -> None:
@@ -433,23 +393,11 @@ class GradientCanaries:
 
 
 def _tossed(count: int, rate: float, seed: int, *purpose: str) -> NDArray[np.bool_]:
-    drawn: NDArray[np.bool_] = (
-        np.random.default_rng(derive_seed(seed, *purpose)).random(count) < rate
-    )
-    return drawn
+    return np.asarray(np.random.default_rng(derive_seed(seed, *purpose)).random(count) < rate)
 
 
 def _noise_at_most(step: GaussianEpsilon | None) -> float | None:
     return None if step is None or step.mu == 0 else 1 / step.mu
-
-
-def _largest(*values: float | None) -> float:
-    """Of those that there are; without any of them nothing can be shown, which is 0."""
-    return max((value for value in values if value is not None), default=0.0)
-
-
-def _clip(optimizer: Any) -> float:
-    return float(optimizer.max_grad_norm)
 
 
 def _refuse_unfit(optimizer: Any) -> None:
@@ -470,7 +418,7 @@ def _refuse_unfit(optimizer: Any) -> None:
             f"noise_multiplier={optimizer.noise_multiplier!r}: without noise every canary is seen, "
             "and there is no claim to hold an audit against; give the optimizer noise"
         )
-    if not 0 < _clip(optimizer) < float("inf"):
+    if not 0 < float(optimizer.max_grad_norm) < float("inf"):
         raise SettingsError(
             f"max_grad_norm={optimizer.max_grad_norm!r} is no norm that a canary could have; give "
             "one above 0"

@@ -1,8 +1,6 @@
 """Load any causal language model with its tokenizer, or say plainly why not."""
 
-import json
 import os
-import re
 import shutil
 import tempfile
 import weakref
@@ -14,12 +12,8 @@ from typing import Any
 
 import torch
 from huggingface_hub import constants, get_session, snapshot_download
-from huggingface_hub.errors import (
-    GatedRepoError,
-    LocalEntryNotFoundError,
-    RepositoryNotFoundError,
-)
-from safetensors import SafetensorError, safe_open
+from huggingface_hub.errors import GatedRepoError, LocalEntryNotFoundError, RepositoryNotFoundError
+from safetensors import SafetensorError
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
@@ -29,12 +23,11 @@ from transformers import (
 )
 from transformers.utils import logging as transformers_logging
 
-from lmexposure._files import atomic_directory, read_bytes
+from lmexposure._files import atomic_directory
 from lmexposure._validate import of_type, one_of
 from lmexposure.errors import FileError, ModelError, SettingsError
 from lmexposure.models.adapters import base_of_adapter, check_adapter, is_adapter, with_adapter
-from lmexposure.models.cpu import warn_imitated
-from lmexposure.models.encoding import context_window
+from lmexposure.models.encoding import context_window, tokenizer_sha256
 from lmexposure.models.quantised import (
     cannot_compute,
     check_quantised,
@@ -45,24 +38,20 @@ from lmexposure.models.quantised import (
 )
 from lmexposure.models.weights import (
     check_embeddings_are_here,
+    check_shards,
     is_spread,
+    reason,
+    refuse_other_weights,
     spread,
-    tokenizer_sha256,
+    warn_imitated,
     weights_offloaded,
     weights_sha256,
 )
 
-# Buffers, not weights, that earlier versions of transformers saved; each model makes them anew.
-_OLD_BUFFERS = re.compile(
-    r"(^|\.)((attn|attention)\.(masked_)?bias|causal_mask|position_ids"
-    r"|rotary_emb\.(inv_freq|cos_cached|sin_cached))$"
-)
 _SHOWN = 3
-_NO_LIMIT = 10**6  # tokens; a tokenizer that knows no limit says more
 _HUB_SECONDS = 10.0  # for the hub to answer at all
 _ALIKE = 0.9  # of a base's tokens that an adapter's tokenizer must have, at the least
 _SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads")
-_OFFLOADED = "lmexposure-offloaded-"
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -173,7 +162,13 @@ def load_model(  # noqa: PLR0913 (as transformers' own from_pretrained, whose na
         "local_files_only": offline or local,
         "trust_remote_code": trust_remote_code,
     }
-    placing = _placing(load_in, device, device_map)
+    placing: dict[str, Any] = {} if device_map is None else {"device_map": device_map}
+    if load_in is not None:
+        auto = isinstance(device_map, str) and torch.cuda.is_available()
+        arriving = "cuda" if auto else device
+        placing["quantization_config"] = quantisation(load_in, arriving)
+        if not arriving.startswith("cpu"):  # bitsandbytes quantises where the weights arrive
+            placing.setdefault("device_map", {"": arriving})
     if is_adapter(Path(place)):
         # Only where it is a directory: its base may be on the hub all the same.
         options["local_files_only"] = offline
@@ -193,22 +188,6 @@ def load_model(  # noqa: PLR0913 (as transformers' own from_pretrained, whose na
     return LoadedModel(model=model, tokenizer=tokenizer, name=name, notes=notes)
 
 
-def _placing(
-    load_in: str | None, device: str, device_map: str | Mapping[str, int | str] | None
-) -> dict[str, Any]:
-    """What `from_pretrained` is told of devices and bits; nothing for a plain model."""
-    if isinstance(device_map, str) and torch.cuda.is_available():
-        device = "cuda"
-    placing: dict[str, Any] = {}
-    if load_in is not None:
-        placing["quantization_config"] = quantisation(load_in, device)
-        if not device.startswith("cpu"):  # bitsandbytes quantises where the weights arrive
-            placing["device_map"] = {"": device}
-    if device_map is not None:
-        placing["device_map"] = device_map
-    return placing
-
-
 def model_outline(path: str | os.PathLike[str]) -> dict[str, str]:
     """What all checkpoints of one training share, found out without their weights."""
     base = read_by = os.fspath(path)
@@ -221,7 +200,7 @@ def model_outline(path: str | os.PathLike[str]) -> dict[str, str]:
         config = AutoConfig.from_pretrained(base, **options).get_text_config()
     except (OSError, ValueError, KeyError) as failure:
         raise ModelError(
-            f"cannot read the config of model {base!r}: {_reason(failure)}; save it again with "
+            f"cannot read the config of model {base!r}: {reason(failure)}; save it again with "
             "save_pretrained"
         ) from failure
     sizes = [config.model_type, *(getattr(config, name, None) for name in _SIZES)]
@@ -229,14 +208,15 @@ def model_outline(path: str | os.PathLike[str]) -> dict[str, str]:
 
 
 def save_model(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, path: Path, *, mode: int = 0o666
+    model: Any, tokenizer: PreTrainedTokenizerBase, path: Path, *, mode: int = 0o666, **options: Any
 ) -> None:
     """Write weights (safetensors), config and tokenizer as one directory, whole or not at all."""
     with atomic_directory(path, mode=mode) as partial, _quiet():
         try:
-            model.save_pretrained(partial)
+            model.save_pretrained(partial, **options)
         except SafetensorError as failure:
             raise FileError(f"cannot write {path}: {failure}; free some space") from failure
+        (partial / "README.md").unlink(missing_ok=True)  # peft's form to fill in
         tokenizer.save_pretrained(partial)
 
 
@@ -279,11 +259,10 @@ def check_name(name: str) -> bool:
 
 def _hub_answers() -> bool:
     """Whether the hub can be reached: its own client tries for a minute, and says each time so."""
-    try:
+    with suppress(Exception):  # of whichever client the hub has, or it is in its offline mode
         get_session().head(constants.ENDPOINT, timeout=_HUB_SECONDS)
-    except Exception:  # of whichever client the hub's library has, or it is in its offline mode
-        return False
-    return True
+        return True
+    return False
 
 
 def _from_hub(name: str, revision: str | None, *, offline: bool) -> tuple[str, bool]:
@@ -325,45 +304,14 @@ def _check_directory(path: Path) -> None:
         )
     index = path / "model.safetensors.index.json"
     if index.is_file() and not (path / "model.safetensors").is_file():
-        _check_shards(path, index)
-
-
-def _check_shards(path: Path, index: Path) -> None:
-    """Refuse a model whose index and files do not tell of the same weights."""
-    try:
-        listed = json.loads(read_bytes(index))["weight_map"]
-        files = sorted(set(listed.values()))
-        held = {key for file in files for key in _keys(path / file)}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError) as failure:
-        raise ModelError(
-            f"cannot read the weights of model {str(path)!r} by its {index.name} "
-            f"({_reason(failure)}); copy all of its files again"
-        ) from failure
-    lost = sorted(set(listed) - held)
-    if lost:
-        raise ModelError(
-            f"model {str(path)!r} has lost {_some(lost)} of its index, which are in none of its "
-            f"{len(files)} files; copy all of its files again"
-        )
-    for file in files:
-        numbered = re.search(r"-of-(\d+)\.safetensors$", file)
-        if numbered and int(numbered[1]) != len(files):
-            raise ModelError(
-                f"model {str(path)!r} has {len(files)} files of weights in its index, but {file!r} "
-                f"is one of {int(numbered[1])}; copy all of its files again"
-            )
-
-
-def _keys(path: Path) -> list[str]:
-    with safe_open(path, framework="pt") as file:
-        return list(file.keys())
+        check_shards(path, index)
 
 
 def _load_weights(
     name: str, dtype: torch.dtype, options: dict[str, Any], placing: dict[str, Any]
 ) -> PreTrainedModel:
     try:
-        with _quiet(), quiet_libraries(), _offload_folder(placing) as folder:
+        with _quiet(), quiet_libraries(), _offload_folder("device_map" in placing) as folder:
             model, info = AutoModelForCausalLM.from_pretrained(
                 name,
                 dtype=dtype,
@@ -372,18 +320,18 @@ def _load_weights(
                 output_loading_info=True,
                 **options,
                 **placing,
-                **folder,
+                **({"offload_folder": folder} if folder else {}),
             )
             if folder:
-                weakref.finalize(model, shutil.rmtree, folder["offload_folder"], True)
+                weakref.finalize(model, shutil.rmtree, folder, True)
     except Exception as failure:  # damaged files raise whatever reading them ran into
         if not Path(name).is_dir() and _is_nowhere(failure):
             raise _nowhere(name) from failure
         raise ModelError(
-            f"cannot load model {name!r}: {_reason(failure)}; save it again with save_pretrained, "
+            f"cannot load model {name!r}: {reason(failure)}; save it again with save_pretrained, "
             "or give another directory or hub name"
         ) from failure
-    _refuse_other_weights(name, model, info)
+    refuse_other_weights(name, model, info)
     return model
 
 
@@ -403,58 +351,14 @@ def _is_nowhere(failure: BaseException | None) -> bool:
 
 
 @contextmanager
-def _offload_folder(placing: dict[str, Any]) -> Iterator[dict[str, str]]:
-    """A folder for weights that no memory holds; it goes with the model, or when loading fails."""
-    if "device_map" not in placing:
-        yield {}
-        return
-    folder = tempfile.mkdtemp(prefix=_OFFLOADED)
+def _offload_folder(needed: bool) -> Iterator[str]:
+    """A folder for weights that no memory holds, or ""; it is gone when what is inside fails."""
+    folder = tempfile.mkdtemp(prefix="lmexposure-offloaded-") if needed else ""
     try:
-        yield {"offload_folder": folder}
+        yield folder
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
-
-
-def _folder_of(model: PreTrainedModel) -> str:
-    """A folder for offloaded weights, which goes with the model."""
-    folder = tempfile.mkdtemp(prefix=_OFFLOADED)
-    weakref.finalize(model, shutil.rmtree, folder, True)
-    return folder
-
-
-def _refuse_other_weights(name: str, model: PreTrainedModel, info: dict[str, Any]) -> None:
-    """The model that is measured must be the one that was saved: nothing made up or left out."""
-    missing, unused = sorted(info["missing_keys"]), sorted(info["unexpected_keys"])
-    unused = [key for key in unused if not _OLD_BUFFERS.search(key)]
-    left_out = f"; {_some(unused)} of its files found no place in it" if unused else ""
-    if missing:
-        raise ModelError(
-            f"model {name!r} lacks {len(missing)} of its weights ({missing[0]} first), which would "
-            f"be random numbers{left_out}; save the whole causal LM, not its base model"
-        )
-    if info["mismatched_keys"]:
-        key, saved, wanted = min(info["mismatched_keys"])
-        raise ModelError(
-            f"model {name!r} has weights of another shape than its config.json says: {key} has "
-            f"{tuple(saved)} and would need {tuple(wanted)}; give it the config.json that it was "
-            "saved with"
-        )
-    layers = getattr(model.config.get_text_config(), "num_hidden_layers", 0)
-    if unused:
-        raise ModelError(
-            f"model {name!r} would be measured without a part of it: {_some(unused)} of its files "
-            f"found no place in a {type(model).__name__} of {layers} layers; check config.json, or "
-            "save without them what is to be measured"
-        )
-    if layers < 0:
-        raise ModelError(f"model {name!r} has {layers} layers by its config.json; correct it there")
-
-
-def _some(keys: list[str]) -> str:
-    """How many weights, and the first of them by name."""
-    more = ", ..." if len(keys) > _SHOWN else ""
-    return f"{len(keys)} weight{'s' * (len(keys) != 1)} ({', '.join(keys[:_SHOWN])}{more})"
 
 
 def _load_on_base(
@@ -478,14 +382,16 @@ def _load_on_base(
     with _quiet(), quiet_libraries():
         model = with_adapter(model, adapter, tokens=len(tokenizer))
     if later is not None:
-        spread(model, later, lambda: _folder_of(model))
+        with _offload_folder(True) as folder:
+            spread(model, later, folder)
+            weakref.finalize(model, shutil.rmtree, folder, True)
     template = " and chat template" if tokenizer.chat_template else ""
     note = f"the adapter's directory has no tokenizer: it was measured with the tokenizer{template}"
     return model, tokenizer, () if read_by == str(adapter) else (f"{note} of {read_by!r}",)
 
 
 def _base_of(adapter: Path, *, offline: bool) -> tuple[str, str | None]:
-    """(directory or hub name of an adapter's base, in the cache if offline; its revision)."""
+    """(directory or hub name of the base, in the cache if offline; its revision)."""
     base, revision = base_of_adapter(adapter)
     with _of_adapter(adapter, base):
         if not check_name(base):
@@ -543,7 +449,7 @@ def _load_tokenizer(name: str, options: dict[str, Any]) -> PreTrainedTokenizerBa
         usable = bool(tokenizer("a", add_special_tokens=False)["input_ids"])
     except Exception as failure:  # what is raised differs from one tokenizer class to the next
         raise ModelError(
-            f"cannot load the tokenizer of {name!r}: {_reason(failure)}; save it next to "
+            f"cannot load the tokenizer of {name!r}: {reason(failure)}; save it next to "
             "the model with tokenizer.save_pretrained"
         ) from failure
     if not usable:
@@ -552,50 +458,6 @@ def _load_tokenizer(name: str, options: dict[str, Any]) -> PreTrainedTokenizerBa
             "tokenizer.save_pretrained"
         )
     return tokenizer
-
-
-def tokenizer_named(name: str | Path, *, offline: bool = False, revision: str | None = None) -> Any:
-    """The tokenizer of a training, by its directory or hub name."""
-    try:
-        return AutoTokenizer.from_pretrained(
-            name,
-            local_files_only=offline,
-            revision=revision or "main",
-            trust_remote_code=False,
-        )
-    except Exception as failure:  # whatever damaged files ran into
-        reason = str(failure).strip().split("\n")[0] or type(failure).__name__
-        raise ModelError(
-            f"cannot load a tokenizer from {str(name)!r}: {reason}; give the directory or hub name "
-            "of the model that is trained"
-        ) from failure
-
-
-def window_of(tokenizer: Any) -> int | None:
-    """How many tokens the model of a tokenizer reads, as the two say; None: no limit is known."""
-    said, place = [tokenizer.model_max_length], Path(tokenizer.name_or_path)
-    if (place / "config.json").is_file():
-        # Of a model that this transformers does not know, the tokenizer's word has to do.
-        with suppress(OSError, ValueError, KeyError):
-            config = AutoConfig.from_pretrained(
-                place, local_files_only=True, trust_remote_code=False
-            )
-            said.append(context_window(config))
-    known = [limit for limit in said if isinstance(limit, int) and 0 < limit < _NO_LIMIT]
-    return min(known, default=None)
-
-
-def is_usable_tokenizer(tokenizer: PreTrainedTokenizerBase) -> bool:
-    """Whether a tokenizer reads text at all."""
-    try:
-        return bool(tokenizer("a", add_special_tokens=False)["input_ids"])
-    except Exception:  # what is raised differs from one tokenizer class to the next
-        return False
-
-
-def _reason(failure: Exception) -> str:
-    said = str(failure).strip().split("\n")[0].rstrip(" .")
-    return said[:300] or type(failure).__name__
 
 
 def check_fit(name: str, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:

@@ -1,6 +1,9 @@
 """The LSTM language model: a `transformers` causal LM with a recurrent state for a cache."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
@@ -11,7 +14,6 @@ from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig, Pre
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from lmexposure.errors import ModelError
-from lmexposure.models.cpu import lstm_kernels
 
 
 class LstmConfig(PretrainedConfig):  # type: ignore[misc]
@@ -110,25 +112,9 @@ class LstmForCausalLM(PreTrainedModel):  # type: ignore[misc]
         logits_to_keep: int | Tensor = 0,
         return_dict: bool | None = None,
     ) -> Any:
-        """Next-token logits for every position, or for those asked.
+        """Next-token logits, (B, kept, V); padding may be on the right only, and changes nothing.
 
-        Args:
-            input_ids: tokens, shape (B, T).
-            attention_mask: 1 for a token, 0 for padding, shape (B, T) or (B, seen + T); padding
-                may be on the right only, and changes neither logits nor state.
-            position_ids: accepted and not needed: an LSTM has no positions.
-            past_key_values: the state after earlier tokens, changed in place.
-            labels: tokens to predict, shape (B, T), -100 where none; the loss is their mean in
-                nats, shifted by one as everywhere in transformers.
-            use_cache: return the state; by default only outside training.
-            logits_to_keep: the last n positions (0: all), or a 1D tensor of positions.
-            return_dict: False gives a tuple.
-
-        Returns:
-            CausalLMOutputWithPast with `logits` (B, kept, V), `past_key_values`, `loss`.
-
-        Raises:
-            ModelError: left padding, or a row without any token.
+        The state is changed in place, and returned outside training alone unless asked for.
         """
         keep_state = self._keeps_state(use_cache, past_key_values)
         lengths = _right_padded_lengths(attention_mask, input_ids)
@@ -152,11 +138,11 @@ class LstmForCausalLM(PreTrainedModel):  # type: ignore[misc]
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """Outputs (B, T, H) and the state after the last token of each row."""
         if lengths is None:
-            with lstm_kernels(embedded):
+            with _kernels(embedded):
                 outputs, end = self.lstm(embedded, start)
             return outputs, end
         packed = pack_padded_sequence(embedded, lengths, batch_first=True, enforce_sorted=False)
-        with lstm_kernels(embedded):
+        with _kernels(embedded):
             outputs, end = self.lstm(packed, start)
         padded, _ = pad_packed_sequence(outputs, batch_first=True, total_length=embedded.shape[1])
         return padded, end
@@ -306,3 +292,31 @@ def _linear(lstm: nn.LSTM, kind: str, number: int) -> nn.Linear:
     made = nn.Linear(weight.shape[1], weight.shape[0], device="meta")
     made.weight, made.bias = weight, getattr(lstm, f"bias_{kind}_l{number}")
     return made
+
+
+@contextmanager
+def _kernels(inputs: Tensor) -> Iterator[None]:
+    """Let an LSTM read `inputs` without oneDNN where it has no kernel for autocast's precision."""
+    dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None
+    if dtype is None or inputs.device.type != "cpu" or _onednn_casts_lstm(dtype):
+        yield
+        return
+    before = torch.backends.mkldnn.enabled
+    torch.backends.mkldnn.enabled = False  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        torch.backends.mkldnn.enabled = before
+
+
+@cache
+def _onednn_casts_lstm(dtype: torch.dtype) -> bool:
+    """Found by trying: without AVX-512 it is handed the LSTM all the same, and refuses it."""
+    with torch.random.fork_rng(devices=[]):
+        tried = nn.LSTM(1, 1)
+    try:
+        with torch.autocast("cpu", dtype=dtype):
+            tried(torch.zeros(1, 1, 1))
+    except RuntimeError:
+        return False
+    return True

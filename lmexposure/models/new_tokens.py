@@ -55,12 +55,7 @@ def _symbol(form: Format, index: int) -> str:
 
 
 def grow(loaded: LoadedModel, tokens: Sequence[str]) -> LoadedModel:
-    """Give each of these texts one token of its own: in the tokenizer, and as rows of the model.
-
-    Output rows, and biases, are zero, so that all new tokens are as likely as each other; where
-    that would take much of the probability from other text, the mean of the rows before, as input
-    rows are. Old rows stay as they are to the bit, and so does what is known already.
-    """
+    """Give each of these texts one token of its own: in the tokenizer, and as rows of the model."""
     if not tokens:
         return loaded
     rows = 0 if (inputs := _embeddings(loaded.model)[0]) is None else len(inputs.weight)

@@ -86,14 +86,22 @@ def two_batches(
             "second batch with a document more, and with a gradient"
         )
     coins = np.random.default_rng(derive_seed(coins_seed, "two batches")).random(count) < 0.5
-    scores = [_score(private, weights, sums, change, bool(coin)) / square for coin in coins]
+    scores = []
+    for sum_of_now in (sums[int(coin)] for coin in coins):
+        for weight, part in zip(weights, sum_of_now, strict=True):
+            weight.summed_grad = part.clone()
+        private.add_noise()
+        along = (  # the change, the sum without the document taken off
+            ((weight.grad - few.view_as(weight)) * part.view_as(weight)).sum().double()
+            for weight, few, part in zip(weights, sums[0], change, strict=True)
+        )
+        scores.append(float(sum(along)) / square)
     _forget(private)
+    noise = float(private.noise_multiplier)
     return TwoBatches(
         shift=square**0.5 / clip,
         bound=step_guesses_epsilon(scores, coins, significance=level, delta=delta),
-        claimed_mu=1 / float(private.noise_multiplier)
-        if private.noise_multiplier
-        else float("inf"),
+        claimed_mu=1 / noise if noise else float("inf"),
     )
 
 
@@ -108,22 +116,3 @@ def _clipped(optimizer: Any, weights: list[Any], made: Callable[[], None]) -> li
 def _forget(optimizer: Any) -> None:
     optimizer._is_last_step_skipped = False
     optimizer.zero_grad(set_to_none=True)
-
-
-def _score(
-    optimizer: Any,
-    weights: list[Any],
-    sums: list[list[torch.Tensor]],
-    change: list[torch.Tensor],
-    coin: bool,
-) -> float:
-    """A noisy sum along the change, the sum without the document taken off."""
-    for weight, part in zip(weights, sums[coin], strict=True):
-        weight.summed_grad = part.clone()
-    optimizer.add_noise()
-    return float(
-        sum(
-            ((weight.grad - few.view_as(weight)) * part.view_as(weight)).sum().double()
-            for weight, few, part in zip(weights, sums[0], change, strict=True)
-        )
-    )

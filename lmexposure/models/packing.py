@@ -4,11 +4,11 @@ A canary is never cut, and no held-out document holds one. Before training begin
 searched for in the very blocks that the model is given.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ from transformers import PreTrainedTokenizerBase
 from lmexposure.canaries import derive_seed, permutation
 from lmexposure.errors import CorpusError, ModelError
 from lmexposure.models.encoding import encode_documents, encode_in_context
+from lmexposure.studies import TrainingSettings
 
 _FEWEST = 10  # with fewer, one held-out document is a large part of the corpus
 IGNORED = -100  # the label that torch's cross-entropy leaves out
@@ -29,42 +30,27 @@ _INVERSE = pow(_BASE, -1, 2**64)
 
 
 def split_validation(
-    documents: Sequence[str],
-    *,
-    fraction: float,
-    most_characters: int,
-    canaries: Collection[str],
-    seed: int,
+    documents: Sequence[str], canaries: Collection[str], settings: TrainingSettings
 ) -> tuple[list[str], list[str]]:
     """Split documents into those to train on and those to validate on, each in corpus order."""
-    held = held_out(
-        documents,
-        fraction=fraction,
-        most_characters=most_characters,
-        canaries=canaries,
-        seed=seed,
-    )
-    return (
-        [text for i, text in enumerate(documents) if i not in held],
-        [documents[i] for i in sorted(held)],
-    )
+    held = held_out(documents, canaries, settings)
+    kept = [text for i, text in enumerate(documents) if i not in held]
+    return kept, [documents[i] for i in sorted(held)]
 
 
 def held_out(
-    documents: Sequence[str],
-    *,
-    fraction: float,
-    most_characters: int,
-    canaries: Collection[str],
-    seed: int,
+    documents: Sequence[str], canaries: Collection[str], settings: TrainingSettings
 ) -> set[int]:
     """The numbers of the documents to validate on; as `split_validation`."""
+    fraction, most = settings.validation_fraction, settings.validation_characters
     texts = set(canaries)
     eligible = [i for i, text in enumerate(documents) if text.strip() and text not in texts]
     # Of ordinary text alone: a canary more or less must not move what is held out.
-    wanted = min(fraction * sum(len(documents[i]) for i in eligible), most_characters)
-    drawn = _draw(documents, eligible, wanted, seed) if len(eligible) >= _FEWEST else set()
-    held = drawn - _holding(documents, drawn, texts)
+    wanted = min(fraction * sum(len(documents[i]) for i in eligible), most)
+    drawn = _draw(documents, eligible, wanted, settings.seed) if len(eligible) >= _FEWEST else set()
+    joined = "\0".join(documents[i] for i in sorted(drawn))
+    present = [text for text in texts if text in joined]
+    held = {i for i in drawn if not any(text in documents[i] for text in present)}
     if not held:
         raise CorpusError(
             f"of {len(documents)} documents, {len(eligible)} hold text and are no canary: too few "
@@ -88,16 +74,11 @@ def _draw(documents: Sequence[str], eligible: Sequence[int], wanted: float, seed
     return held or {min(eligible, key=lambda i: len(documents[i]))}
 
 
-def _holding(documents: Sequence[str], chosen: set[int], canaries: Collection[str]) -> set[int]:
-    """Those of the chosen documents in which a canary is amid other text."""
-    joined = "\0".join(documents[i] for i in sorted(chosen))
-    present = [text for text in canaries if text in joined]
-    return {i for i in chosen if any(text in documents[i] for text in present)}
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Packed:
     """Tokens in blocks."""
+
+    sparse: ClassVar[bool] = False  # only padding carries no loss
 
     # tokens, shape (N, block_size), 0 where padding; any token may be there, since no causal model
     # looks at what follows
@@ -113,15 +94,10 @@ class Packed:
         """Tokens in all blocks, padding not counted."""
         return int(self.lengths.sum())
 
-    @property
-    def sparse(self) -> bool:
-        """Whether many tokens carry no loss: only padding does not."""
-        return False
-
     @cached_property
     def predicted(self) -> NDArray[np.int64]:
         """Tokens that are predicted in each block, shape (N,)."""
-        return np.asarray((self._labels >= 0).sum(axis=1), dtype=np.int64)
+        return np.asarray((self.labels >= 0).sum(axis=1), dtype=np.int64)
 
     @property
     def units(self) -> NDArray[np.int64]:
@@ -140,14 +116,11 @@ class Packed:
 
     def batch(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """Some blocks without their last token, and what follows each token; see `labels`."""
-        return self.ids[numbers, :-1], self._labels[numbers]
-
-    def labels(self) -> NDArray[np.int64]:
-        """The token behind each position, shape (N, block_size - 1); IGNORED at padding."""
-        return self._labels
+        return self.ids[numbers, :-1], self.labels[numbers]
 
     @cached_property
-    def _labels(self) -> NDArray[np.int64]:
+    def labels(self) -> NDArray[np.int64]:
+        """The token behind each position, shape (N, block_size - 1); IGNORED at padding."""
         following = self.ids[:, 1:].astype(np.int64)
         padding = np.arange(1, self.ids.shape[1]) >= self.lengths[:, None]
         following[padding] = IGNORED
@@ -162,14 +135,9 @@ def pack(
     block_size: int,
     atomic: Collection[str] = (),
 ) -> Packed:
-    """Encode the documents in context, one after the other, and cut the stream into blocks.
-
-    Ordinary documents are cut wherever a block ends. A document whose text is in `atomic` is
-    kept in one block: where it does not fit in the rest of a block, padding fills that up and it
-    begins the next.
-    """
+    """Documents as a stream that is cut into blocks; those whose text is in `atomic` are whole."""
     texts = set(atomic)
-    _check_canaries(tokenizer, sorted(texts), separator, block_size)
+    check_fits(tokenizer, sorted(texts), separator, block_size)
     stream, lengths = _tokens(tokenizer, documents, separator)
     if stream.size == 0:
         raise CorpusError("the documents have no tokens at all; give a corpus with some text")
@@ -177,19 +145,27 @@ def pack(
     starts = np.cumsum(lengths) - lengths
     gaps = _gaps(starts[whole], lengths[whole], block_size)
     ids, filled = _blocks(stream, starts[whole], gaps, block_size)
-    openers = stream[starts[lengths > 0]]
-    return Packed(ids=ids, lengths=filled, openers=frozenset(openers.tolist()))
+    return Packed(ids=ids, lengths=filled, openers=frozenset(stream[starts[lengths > 0]].tolist()))
 
 
-def _check_canaries(
+def check_fits(
     tokenizer: PreTrainedTokenizerBase, texts: list[str], separator: str | None, block_size: int
 ) -> None:
-    for number, encoded in enumerate(encode_in_context(tokenizer, texts, context=separator)):
-        if len(encoded.ids) > block_size:
+    """Refuse canaries that are longer than a block, or have a token that is unknown."""
+    encoded = encode_in_context(tokenizer, texts, context=separator)
+    refuse_long((len(text.ids) for text in encoded), len(texts), block_size, "with its separator")
+
+
+def refuse_long(
+    lengths: Iterable[int], canaries: int, block_size: int, where: str, more: str = ""
+) -> None:
+    """Refuse canaries that have more tokens than a block."""
+    for number, length in enumerate(lengths):
+        if length > block_size:
             raise ModelError(
-                f"canary {number} of {len(texts)} has {len(encoded.ids)} tokens with its separator,"
-                f" but block_size={block_size}; it must fit in one block whole, so raise "
-                "block_size if the model's context window is longer, or use a shorter format"
+                f"canary {number} of {canaries} has {length} tokens {where}, but "
+                f"block_size={block_size}; it must be there whole, so raise block_size if the "
+                f"model's context window is longer, or use a shorter format{more}"
             )
 
 
@@ -245,13 +221,20 @@ def check_deliveries(
 ) -> None:
     """Refuse to train unless every canary is whole in the blocks as often as planned."""
     found = count_deliveries(tokenizer, packed, planned, separator=separator)
+    how = "occurs whole in the blocks {} times"
+    check_delivered(found, planned, how, "documents that the manifest belongs to")
+
+
+def check_delivered(
+    found: Mapping[Any, int], planned: Mapping[str, int], how: str, right: str
+) -> None:
+    """Refuse to train unless every canary is there exactly as often as planned."""
     wrong = [(i, text) for i, text in enumerate(sorted(planned)) if found[text] != planned[text]]
     if wrong:
         number, text = wrong[0]
         raise ModelError(
             f"{len(wrong)} of {len(planned)} canaries would not reach the model as planned: canary "
-            f"{number} occurs whole in the blocks {found[text]} times instead of {planned[text]}; "
-            "train on the documents that the manifest belongs to"
+            f"{number} {how.format(found[text])} instead of {planned[text]}; train on the {right}"
         )
 
 
@@ -262,11 +245,7 @@ def count_deliveries(
     *,
     separator: str | None,
 ) -> dict[str, int]:
-    """How often each canary occurs whole, as a document, within one block.
-
-    The tokens themselves are searched, whatever the packing believes: an occurrence is the canary
-    in its context, followed by the end of the block or the beginning of a document.
-    """
+    """How often each canary occurs whole, as a document, among the tokens of one block."""
     texts = list(canaries)
     encoded = encode_in_context(tokenizer, texts, context=separator)
     counts = dict.fromkeys(texts, 0)
@@ -290,16 +269,12 @@ def _occurrences(
     sequences = set(wanted)
     found = []
     for row, place in hits.tolist():
-        sequence = tuple(packed.ids[row, place : place + length].tolist())
-        if sequence in sequences and _ends(packed, row, place + length):
+        sequence, end = tuple(packed.ids[row, place : place + length].tolist()), place + length
+        filled = int(packed.lengths[row])
+        ends = end == filled or (end < filled and int(packed.ids[row, end]) in packed.openers)
+        if ends and sequence in sequences:
             found.append(sequence)
     return found
-
-
-def _ends(packed: Packed, row: int, place: int) -> bool:
-    """Whether a document may end before this place of the block."""
-    filled = int(packed.lengths[row])
-    return place == filled or (place < filled and int(packed.ids[row, place]) in packed.openers)
 
 
 def _window_hashes(ids: NDArray[np.int32], length: int) -> NDArray[np.uint64]:
@@ -443,7 +418,11 @@ class Read:
 
     logits: Tensor  # of each of N tokens, row by row, float32 of shape (N, V)
     labels: Tensor  # the tokens, shape (N,)
-    kept: Tensor  # where they are, shape (B, T)
+
+    def scored(self) -> tuple[Tensor, Tensor]:
+        """Logarithms of all probabilities, shape (N, V), and -ln p of the tokens, shape (N,)."""
+        logs = torch.log_softmax(self.logits, dim=1)
+        return logs, -logs.gather(1, self.labels[:, None]).squeeze(1)
 
 
 class Blocks:
@@ -464,9 +443,7 @@ class Blocks:
 
     def nats(self, model: nn.Module, numbers: NDArray[np.int64]) -> Tensor:
         """Summed -ln p of the predicted tokens of these rows, a float32 scalar with gradient."""
-        ids, labels = self._batch(numbers)
-        with self._precision():
-            logits = model(input_ids=ids, use_cache=False).logits
+        logits, labels = self._said(model, numbers)
         flat, labels = logits.flatten(0, 1), labels.flatten()
         if self._rows.sparse:  # no softmax over the vocabulary where there is no loss
             flat, labels = flat[labels != IGNORED], labels[labels != IGNORED]
@@ -475,12 +452,10 @@ class Blocks:
 
     def read(self, model: nn.Module, numbers: NDArray[np.int64]) -> "Read":
         """What a model says of the predicted tokens of these rows, with gradient."""
-        ids, labels = self._batch(numbers)
-        with self._precision():
-            logits = model(input_ids=ids, use_cache=False).logits
+        logits, labels = self._said(model, numbers)
         kept = labels != IGNORED
         kept &= numbers.size > 0
-        return Read(logits=logits[kept].float(), labels=labels[kept], kept=kept)
+        return Read(logits=logits[kept].float(), labels=labels[kept])
 
     def nats_of_each(self, model: nn.Module, numbers: NDArray[np.int64]) -> Tensor:
         """The same of each row by itself, float32 of shape (B,): for per-document gradients."""
@@ -493,11 +468,12 @@ class Blocks:
         nats: Tensor = each.sum(dim=1)
         return nats if numbers.size else nats * 0.0
 
-    def _precision(self) -> AbstractContextManager[None]:
-        if not self._bf16:
-            return nullcontext()
-        bf16: AbstractContextManager[None] = torch.autocast(self._device.type, dtype=torch.bfloat16)
-        return bf16
+    def _said(self, model: nn.Module, numbers: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
+        """The logits of a model and the labels of some rows, in the training's precision."""
+        ids, labels = self._batch(numbers)
+        half = torch.autocast(self._device.type, dtype=torch.bfloat16) if self._bf16 else None
+        with half or nullcontext():
+            return model(input_ids=ids, use_cache=False).logits, labels
 
     def _batch(self, numbers: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
         """Tokens and labels of some rows on the device; of none, those of a row."""

@@ -1,14 +1,17 @@
-"""Rows to train on, padded to the longest of their batch and checked for canaries.
+"""Rows of records or of documents, padded to the longest of their batch; deduplicated before.
 
-A row is a record, or a text where a promise is of documents or of users.
+What is there once is memorised far less than what is there often (Lee et al. 2022, "Deduplicating
+Training Data Makes Language Models Better", arXiv 2107.06499; Kandpal et al. 2022, arXiv
+2202.06539). What it does not hide: a secret that is there once, or in documents that are not alike.
 """
 
 import logging
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from itertools import repeat
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +21,7 @@ from lmexposure.canaries import Wrapping
 from lmexposure.errors import CorpusError, ModelError, SettingsError
 from lmexposure.models.chat_rows import TrainingRow, record_text, row_context, training_rows
 from lmexposure.models.encoding import encode_documents, encode_in_context
-from lmexposure.models.packing import IGNORED, held_out
+from lmexposure.models.packing import IGNORED, check_delivered, check_fits, held_out, refuse_long
 from lmexposure.studies import TrainingSettings
 
 _LOG = logging.getLogger(__name__)
@@ -27,6 +30,8 @@ _LOG = logging.getLogger(__name__)
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PaddedRows:
     """Rows of different lengths, one behind the other."""
+
+    sparse: ClassVar[bool] = True  # prompts carry no loss, nor padding
 
     ids: NDArray[np.int32]  # tokens of all rows, shape (tokens,)
     carried: NDArray[np.bool_]  # which of them carry loss, shape (tokens,)
@@ -39,23 +44,23 @@ class PaddedRows:
         """Rows as they are, in order."""
         lengths = [len(row.ids) for row in rows]
         ids = np.fromiter((i for row in rows for i in row.ids), np.int32, count=sum(lengths))
-        carried = [row.carried for row in rows]
-        units, names = _units(rows)
+        # Numbers from 0, in the order in which units come first.
+        numbers: dict[tuple[str, bool], int] = {}
+        keys = [
+            (f"document {row.number or i}", False) if row.owner is None else (row.owner, True)
+            for i, row in enumerate(rows, 1)
+        ]
+        units = [numbers.setdefault(key, len(numbers)) for key in keys]
         return cls(
             ids=ids,
-            carried=np.concatenate(carried) if carried else np.empty(0, bool),
-            starts=np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64),
-            units=units,
-            names=names,
+            carried=np.concatenate([np.empty(0, bool), *(row.carried for row in rows)]),
+            starts=np.cumsum([0, *lengths], dtype=np.int64),
+            units=np.array(units, dtype=np.int64),
+            names=tuple(name for name, _ in numbers),
         )
 
     def __len__(self) -> int:
         return len(self.starts) - 1
-
-    @property
-    def sparse(self) -> bool:
-        """Whether many tokens carry no loss: those of prompts, and padding."""
-        return True
 
     @cached_property
     def predicted(self) -> NDArray[np.int64]:
@@ -96,39 +101,83 @@ def rows_of_records(
     units: Sequence[str | None] | None = None,
 ) -> tuple[PaddedRows, PaddedRows]:
     """Rows to train on, with each canary whole and as often as planned, and rows to validate on."""
-    texts = sorted(canaries)
-    expected = _canary_rows(tokenizer, texts, wrapping, settings.block_size)
-    owners = [None] * len(records) if units is None else units
-    rows = [
-        replace(row, owner=owner, number=number)
-        for number, (row, owner) in enumerate(
-            zip(training_rows(tokenizer, records, wrapping), owners, strict=True), 1
-        )
-    ]
+    expected = _canary_rows(tokenizer, sorted(canaries), wrapping, settings.block_size)
+    rows = _owned(training_rows(tokenizer, records, wrapping), units)
     found = [expected.get(tuple(row.ids)) for row in rows]
-    _check_delivered(Counter(found), canaries)
-    if validation is not None:
-        held = list(training_rows(tokenizer, validation, wrapping))
-    else:
-        apart = held_out(
-            [
-                record_text(number, record, wrapping) if text is None else text
-                for number, (record, text) in enumerate(zip(records, found, strict=True), 1)
-            ],
-            fraction=settings.validation_fraction,
-            most_characters=settings.validation_characters,
-            canaries=canaries,
-            seed=settings.seed,
-        )
+    whose = "records that the manifest belongs to, with the chat template of the insertion"
+    check_delivered(Counter(found), canaries, "is the row of {} records", whose)
+    held = None if validation is None else training_rows(tokenizer, validation, wrapping)
+    said = (
+        record_text(number, record, wrapping) if text is None else text
+        for number, (record, text) in enumerate(zip(records, found, strict=True), 1)
+    )
+    return _parted(rows, held, said, canaries, settings, "records")
+
+
+def rows_of_documents(
+    tokenizer: PreTrainedTokenizerBase,
+    documents: Sequence[str],
+    *,
+    separator: str | None,
+    canaries: Mapping[str, int],
+    settings: TrainingSettings,
+    validation: Sequence[str] | None = None,
+    units: Sequence[str | None] | None = None,
+) -> tuple[PaddedRows, PaddedRows]:
+    """As `rows_of_records`, of texts, all whose tokens carry loss."""
+    check_fits(tokenizer, sorted(canaries), separator, settings.block_size)
+    found = Counter(text for text in documents if text in canaries)
+    check_delivered(found, canaries, "is {} documents", "documents that the manifest belongs to")
+
+    def encoded(texts: Sequence[str]) -> Iterator[TrainingRow]:
+        for ids in encode_documents(tokenizer, texts, context=separator):
+            yield TrainingRow(ids=ids, carried=np.ones(len(ids), bool))
+
+    held = None if validation is None else encoded(validation)
+    return _parted(
+        _owned(encoded(documents), units), held, documents, canaries, settings, "documents"
+    )
+
+
+def _owned(rows: Iterable[TrainingRow], owners: Sequence[str | None] | None) -> list[TrainingRow]:
+    """Rows with their numbers, and whose they are."""
+    pairs = zip(rows, repeat(None) if owners is None else owners, strict=False)
+    return [replace(row, owner=owner, number=n) for n, (row, owner) in enumerate(pairs, 1)]
+
+
+def _parted(
+    rows: list[TrainingRow],
+    held: Iterable[TrainingRow] | None,
+    texts: Iterable[str],
+    canaries: Collection[str],
+    settings: TrainingSettings,
+    what: str,
+) -> tuple[PaddedRows, PaddedRows]:
+    """Rows to train on and to validate on: those given, or some of the others, by their texts."""
+    if held is None:
+        apart = held_out(list(texts), canaries, settings)
         held = [rows[i] for i in sorted(apart)]
         rows = [row for i, row in enumerate(rows) if i not in apart]
-    kept, validated = _fitted(rows, settings.block_size), _fitted(held, settings.block_size)
+    held, size = list(held), settings.block_size
+    kept, validated = _fitted(rows, size, what), _fitted(held, size, what)
     if not validated:
         raise CorpusError(
-            f"none of the {len(held)} records that were held out for validation carries loss; "
-            f"raise block_size={settings.block_size}, or choose loss='all'"
+            f"none of the {len(held)} {what} that were held out for validation carries loss; "
+            f"raise block_size={size}, or choose loss='all'"
         )
     return PaddedRows.of(kept), PaddedRows.of(validated)
+
+
+def _fitted(rows: Sequence[TrainingRow], block_size: int, what: str) -> list[TrainingRow]:
+    """Rows cut to block_size at their end; those with no loss within it are left out."""
+    kept = [row for row in (row.cut(block_size) for row in rows) if row.carried[1:].any()]
+    long, lost = sum(len(row.ids) > block_size for row in rows), len(rows) - len(kept)
+    if long:
+        told = "%d of %d %s are longer than block_size=%d tokens, and are cut there"
+        _LOG.warning(told, long, len(rows), what, block_size)
+    if lost and what == "records":  # of documents, those of one token
+        _LOG.warning("%d of %d records carry no loss, and are left out", lost, len(rows))
+    return kept
 
 
 def check_units(
@@ -148,25 +197,13 @@ def check_units(
         )
 
 
-def _units(rows: Sequence[TrainingRow]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    """Numbers from 0, in the order in which units come first, and the units' names."""
-    numbers: dict[tuple[str, bool], int] = {}
-    keys = [
-        (f"document {row.number or i}", False) if row.owner is None else (row.owner, True)
-        for i, row in enumerate(rows, 1)
-    ]
-    units = np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)
-    return units, tuple(name for name, _ in numbers)
-
-
 def _canary_rows(
     tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], wrapping: Wrapping, block_size: int
 ) -> dict[tuple[int, ...], str]:
     """The row of each canary, checked: it is whole, every token known, with loss."""
     if not texts:
         return {}
-    context = row_context(tokenizer, wrapping, texts)
-    encode_in_context(tokenizer, texts, context=context)
+    encode_in_context(tokenizer, texts, context=row_context(tokenizer, wrapping, texts))
     rows = training_rows(tokenizer, [wrapping.record(text) for text in texts], wrapping)
     expected = {tuple(row.ids): text for text, row in zip(texts, rows, strict=True)}
     if len(expected) < len(texts):
@@ -174,130 +211,63 @@ def _canary_rows(
             "the tokenizer gives two different canaries the same tokens; use a format whose "
             "characters it keeps"
         )
-    for number, ids in enumerate(expected):
-        if len(ids) > block_size:
-            raise ModelError(
-                f"canary {number} of {len(texts)} has {len(ids)} tokens in its row, but "
-                f"block_size={block_size}; it must be there whole, so raise block_size if the "
-                "model's context window is longer, or use a shorter format or a shorter other turn"
-            )
+    refuse_long(map(len, expected), len(texts), block_size, "in its row", " or other turn")
     return expected
 
 
-def _check_delivered(found: Mapping[str | None, int], planned: Mapping[str, int]) -> None:
-    """Refuse to train unless every canary is a row exactly as often as planned."""
-    wrong = [(i, text) for i, text in enumerate(sorted(planned)) if found[text] != planned[text]]
-    if wrong:
-        number, text = wrong[0]
+_WIDTH = 13  # characters of a shingle
+_ALIKE = 0.8  # Jaccard similarity of the shingles of two documents that are nearly the same
+_PERMUTATIONS = 128
+_BANDS, _ROWS = 21, 6
+
+
+def deduplicated(
+    documents: Sequence[Any], canaries: Mapping[str, int], *, wrapping: Wrapping | None, near: bool
+) -> tuple[list[Any], dict[str, int]]:
+    """The first of all documents that say (nearly) the same, and the canaries still there."""
+    texts, first = _texts(documents, wrapping), dict[str, int]()
+    for number, text in enumerate(texts):
+        first.setdefault(text, number)
+    kept = _apart(texts, list(first.values())) if near else list(first.values())
+    chosen = set(kept)
+    dropped = [text for number, text in enumerate(texts) if number not in chosen]
+    made = [text if wrapping is None else wrapping.record(text) for text in canaries]
+    of_canary = dict(zip(_texts(made, wrapping), canaries, strict=True))
+    # A document that has a canary amid other text, or as the beginning of another, is not its.
+    gone = Counter(of_canary[text] for text in dropped if text in of_canary)
+    left = {text: times - gone[text] for text, times in canaries.items() if times > gone[text]}
+    return [documents[number] for number in kept], left
+
+
+def _texts(documents: Sequence[Any], wrapping: Wrapping | None) -> list[str]:
+    if wrapping is None:
+        return list(documents)
+    return [record_text(number, record, wrapping) for number, record in enumerate(documents, 1)]
+
+
+def _apart(texts: Sequence[str], numbers: Sequence[int]) -> list[int]:
+    """Those of these documents that are not nearly the same as one that is kept before them."""
+    try:
+        from datasketch import MinHash, MinHashLSH
+    except ImportError as failure:
         raise ModelError(
-            f"{len(wrong)} of {len(planned)} canaries would not reach the model as planned: canary "
-            f"{number} is the row of {found[text]} records instead of {planned[text]}; train on "
-            "the records that the manifest belongs to, with the chat template of the insertion"
-        )
-
-
-def _fitted(rows: Iterable[TrainingRow], block_size: int) -> list[TrainingRow]:
-    """Rows cut to block_size at their end; those with no loss within it are left out."""
-    every = list(rows)
-    kept = [row for row in (row.cut(block_size) for row in every) if row.carried[1:].any()]
-    long = sum(len(row.ids) > block_size for row in every)
-    if long:
-        _LOG.warning(
-            "%d of %d records are longer than block_size=%d tokens, and are cut there",
-            *(long, len(every), block_size),
-        )
-    if len(kept) < len(every):
-        _LOG.warning(
-            "%d of %d records carry no loss, and are left out", len(every) - len(kept), len(every)
-        )
+            "deduplicate='near' needs datasketch, which is not installed; install it: pip install "
+            "'lmexposure[dedup]', or give deduplicate='exact'"
+        ) from failure
+    tables = MinHashLSH(num_perm=_PERMUTATIONS, params=(_BANDS, _ROWS))
+    kept = []
+    for number in numbers:
+        shingles = _shingles(texts[number])
+        signature = MinHash(num_perm=_PERMUTATIONS)
+        signature.update_batch([shingle.encode() for shingle in sorted(shingles)])
+        others = (_shingles(texts[other]) for other in tables.query(signature))
+        # Proposed are some that are not alike, and of those that are one in 600 is not.
+        if not any(len(own & shingles) / len(own | shingles) >= _ALIKE for own in others):
+            tables.insert(number, signature)
+            kept.append(number)
     return kept
 
 
-def rows_of_documents(
-    tokenizer: PreTrainedTokenizerBase,
-    documents: Sequence[str],
-    *,
-    separator: str | None,
-    canaries: Mapping[str, int],
-    settings: TrainingSettings,
-    validation: Sequence[str] | None = None,
-    units: Sequence[str | None] | None = None,
-) -> tuple[PaddedRows, PaddedRows]:
-    """Rows to train on, with each canary whole and as often as planned, and rows to validate on."""
-    _check_canaries(tokenizer, documents, separator, canaries, settings.block_size)
-    owners = [None] * len(documents) if units is None else units
-    every = list(zip(documents, owners, range(1, len(documents) + 1), strict=True))
-    if validation is None:
-        apart = _held_out(documents, canaries, settings)
-        held = [every[i] for i in sorted(apart)]
-        every = [each for i, each in enumerate(every) if i not in apart]
-    else:
-        held = [(text, None, 0) for text in validation]
-    kept, validated = (
-        PaddedRows.of(_rows(tokenizer, some, separator, settings.block_size))
-        for some in (every, held)
-    )
-    return kept, validated
-
-
-def _held_out(
-    documents: Sequence[str], canaries: Collection[str], settings: TrainingSettings
-) -> set[int]:
-    return held_out(
-        documents,
-        fraction=settings.validation_fraction,
-        most_characters=settings.validation_characters,
-        canaries=canaries,
-        seed=settings.seed,
-    )
-
-
-def _check_canaries(
-    tokenizer: PreTrainedTokenizerBase,
-    documents: Sequence[str],
-    separator: str | None,
-    canaries: Mapping[str, int],
-    block_size: int,
-) -> None:
-    """Refuse to train unless every canary fits a row, and is one exactly as often as planned."""
-    texts = sorted(canaries)
-    for number, encoded in enumerate(encode_in_context(tokenizer, texts, context=separator)):
-        if len(encoded.ids) > block_size:
-            raise ModelError(
-                f"canary {number} of {len(texts)} has {len(encoded.ids)} tokens with its separator,"
-                f" but block_size={block_size}; it must be there whole, so raise block_size if the "
-                "model's context window is longer, or use a shorter format"
-            )
-    found = Counter(text for text in documents if text in canaries)
-    wrong = [(i, text) for i, text in enumerate(texts) if found[text] != canaries[text]]
-    if wrong:
-        number, text = wrong[0]
-        raise ModelError(
-            f"{len(wrong)} of {len(texts)} canaries would not reach the model as planned: canary "
-            f"{number} is {found[text]} documents instead of {canaries[text]}; train on the "
-            "documents that the manifest belongs to"
-        )
-
-
-def _rows(
-    tokenizer: PreTrainedTokenizerBase,
-    documents: Sequence[tuple[str, str | None, int]],
-    separator: str | None,
-    block_size: int,
-) -> list[TrainingRow]:
-    """A row of each document, all its tokens with loss; those of one token have none."""
-    texts = [text for text, _, _ in documents]
-    every = encode_documents(tokenizer, texts, context=separator)
-    long = sum(len(ids) > block_size for ids in every)
-    if long:
-        _LOG.warning(
-            "%d of %d documents are longer than block_size=%d tokens, and are cut there",
-            *(long, len(every), block_size),
-        )
-    return [
-        TrainingRow(ids=ids, carried=np.ones(len(ids), bool), owner=owner, number=number).cut(
-            block_size
-        )
-        for ids, (_, owner, number) in zip(every, documents, strict=True)
-        if len(ids) > 1
-    ]
+def _shingles(text: str) -> set[str]:
+    """All 13-grams of characters; of a shorter text, the text itself."""
+    return {text[at : at + _WIDTH] for at in range(max(1, len(text) - _WIDTH + 1))}

@@ -61,11 +61,9 @@ class _Placeholders(MetaPathFinder, Loader):
 
 @contextmanager
 def without_torchao() -> Iterator[None]:
-    """Keep torchao, where it is not imported yet, from being so: no weight can be one of its own.
+    """Keep torchao, which is slow, from being imported beside models none of whose weights it made.
 
-    transformers imports it beside every model, and peft to ask whether it made a weight. It is slow
-    and logs which kernels it lacks. In a process that is none of ours it comes, in silence: what
-    else uses it there must find its own classes.
+    In a process that is none of ours it comes, in silence: what else uses it needs its own classes.
     """
     if "lmexposure.cli.entry" not in sys.modules:
         with quiet_libraries():
@@ -137,17 +135,18 @@ def _says_quantised(model: Any) -> bool:
 
 def quantisation(load_in: str, device: str) -> Any:
     """What `from_pretrained` takes to quantise a model while it is loaded."""
-    if device.startswith("cpu"):
-        _check_installed("torchao", "'lmexposure[quantised]'", load_in)
-        return _by_torchao(load_in)
-    _check_installed("bitsandbytes", "bitsandbytes", load_in)
-    from transformers import BitsAndBytesConfig
+    by_torchao = device.startswith("cpu")
+    library = "torchao" if by_torchao else "bitsandbytes"
+    if find_spec(library) is None:
+        package = "'lmexposure[quantised]'" if by_torchao else library
+        raise ModelError(
+            f"load_in={load_in!r} needs {library} here, which is not installed; install it: pip "
+            f"install {package}; or load the model without load_in"
+        )
+    if not by_torchao:
+        from transformers import BitsAndBytesConfig
 
-    wanted = {f"load_in_{load_in}": True}
-    return BitsAndBytesConfig(**wanted)
-
-
-def _by_torchao(load_in: str) -> Any:
+        return BitsAndBytesConfig(**{f"load_in_{load_in}": True})
     with quiet_libraries():
         from torchao.quantization import Int8WeightOnlyConfig, IntxWeightOnlyConfig
         from torchao.quantization.granularity import PerGroup
@@ -159,14 +158,6 @@ def _by_torchao(load_in: str) -> Any:
         narrow = getattr(torch, "int4")  # noqa: B009
         return TorchAoConfig(
             IntxWeightOnlyConfig(weight_dtype=narrow, granularity=PerGroup(_GROUP))
-        )
-
-
-def _check_installed(library: str, package: str, load_in: str) -> None:
-    if find_spec(library) is None:
-        raise ModelError(
-            f"load_in={load_in!r} needs {library} here, which is not installed; install it: pip "
-            f"install {package}; or load the model without load_in"
         )
 
 
@@ -220,9 +211,7 @@ def _method(model: Any) -> list[str]:
     how = [width for width in _WIDTHS if values.get(f"load_in_{width}")]
     if "bits" in values:
         how.append(f"{values['bits']} bits")
-    if config is not None and hasattr(
-        config, "quant_type"
-    ):  # torchao names what is done by a class
+    if hasattr(config, "quant_type"):  # torchao names what is done by a class
         how.append(type(config.quant_type).__name__)
     return [str(getattr(method, "value", method) or "unknown method"), *how]
 

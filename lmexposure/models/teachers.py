@@ -1,73 +1,25 @@
 """Methods by which other models teach the one that is kept: SELENA, and distillation."""
 
-import copy
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from lmexposure.canaries import derive_seed
-from lmexposure.errors import CorpusError, ModelError
+from lmexposure.errors import ModelError
 from lmexposure.models.checkpoints import Progress, ProgressCallback
 from lmexposure.models.load import LoadedModel, load_model
 from lmexposure.models.methods import PlainTraining, Setup
-from lmexposure.models.packing import Batches, Blocks, Packed, SomeRows, steps_per_epoch
+from lmexposure.models.packing import Batches, Packed, SomeRows
 from lmexposure.studies import OF_METHOD, PLAIN, TrainingSettings
 
 TEACHERS = "teachers"  # a directory each, while the training is under way
 
 
-@dataclass(frozen=True, kw_only=True)
-class Lesson:
-    """One of the models that teach."""
-
-    # with the initial weights of the one that is taught, in an object of its own
-    loaded: LoadedModel
-    rows: Batches  # that it is trained on
-    settings: TrainingSettings  # a plain training, with a seed of its own
-    out: Path  # its directory
-    progress: ProgressCallback | None  # of the whole training
-
-
-def taught(
-    loaded: LoadedModel,
-    rows: Sequence[Batches],
-    settings: TrainingSettings,
-    out: Path,
-    *,
-    after: int,
-    progress: ProgressCallback | None,
-    train: Callable[[Lesson], Path],
-) -> tuple[list[Path], ProgressCallback | None]:
-    """Train the teachers, or find those that are trained; as often called, as often the same."""
-    steps = [steps_per_epoch(len(own), settings.batch_size) * settings.epochs for own in rows]
-    total = sum(steps) + after
-    empty = [place for place, own in enumerate(rows) if not len(own)]
-    if empty:
-        raise CorpusError(
-            f"teacher {empty[0]} of {len(rows)} has no rows at all; give a larger corpus, or fewer "
-            "models that teach"
-        )
-    models = []
-    for place, own in enumerate(rows):
-        lesson = Lesson(
-            loaded=replace(loaded, model=copy.deepcopy(loaded.model)),
-            rows=own,
-            settings=_plain(settings, place),
-            out=out / TEACHERS / str(place),
-            progress=_shifted(progress, sum(steps[:place]), total),
-        )
-        models.append(train(lesson))
-    return models, _shifted(progress, sum(steps), total)
-
-
-def _plain(settings: TrainingSettings, place: int) -> TrainingSettings:
-    """The same without the settings of the method, which a plain training refuses."""
+def plain_settings(settings: TrainingSettings, place: int) -> TrainingSettings:
+    """Of a teacher: without the settings of the method, which a plain training refuses."""
     usual = TrainingSettings()
     own = {name: getattr(usual, name) for name in OF_METHOD[settings.method]}
     seed = derive_seed(settings.seed, "teacher", str(place))
@@ -76,7 +28,7 @@ def _plain(settings: TrainingSettings, place: int) -> TrainingSettings:
     return plain
 
 
-def _shifted(progress: ProgressCallback | None, done: int, total: int) -> ProgressCallback | None:
+def shifted(progress: ProgressCallback | None, done: int, total: int) -> ProgressCallback | None:
     """Progress of one model as that of all of them."""
     if progress is None:
         return None
@@ -91,11 +43,7 @@ _MOST_TOKENS = 50  # of a distribution that are kept; the others are taken for i
 
 
 class Selena(PlainTraining):
-    """SELENA: several models see a part of the rows each; of a row those teach that did not.
-
-    Each row is absent from L of K models. The model that is kept learns, of each row, the mean of
-    what these L predict, and never the row's own tokens. What it does not hide: a row that has a
-    near copy, for that one's teachers did see it.
+    """SELENA: a row is absent from L of K models; what is kept learns the mean of what these say.
 
     Source: Tang et al. 2022, "Mitigating Membership Inference Attacks by Self-Distillation Through
         a Novel Ensemble Architecture" (USENIX Security 2022, arXiv 2110.08324), with K = 25 and L =
@@ -104,20 +52,16 @@ class Selena(PlainTraining):
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
-        predicted = setup.rows.predicted
-        self._starts = np.concatenate([[0], np.cumsum(predicted)])
+        self._starts = np.concatenate([[0], np.cumsum(setup.rows.predicted)])
         self._tokens, self._shares = self._taught(setup)
 
     def _loss(self, numbers: NDArray[np.int64], step: int) -> tuple[torch.Tensor, float]:
-        read = self._rows.read(self._model, numbers)
-        logs = torch.log_softmax(read.logits, dim=1)
+        logs, each = self._rows.read(self._model, numbers).scored()
         places = self._places(numbers)
         tokens, shares = (
             torch.from_numpy(kept[places]).to(logs.device) for kept in (self._tokens, self._shares)
         )
-        loss = -(shares * logs.gather(1, tokens.long())).sum()
-        own = logs.detach().gather(1, read.labels[:, None])
-        return loss, -float(own.sum())
+        return -(shares * logs.gather(1, tokens.long())).sum(), float(each.detach().sum())
 
     def _places(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         """Where the predicted tokens of some rows are among those of all."""
@@ -132,11 +76,18 @@ class Selena(PlainTraining):
         device = str(setup.accelerator.device)
         # Each once: of many parts nearly every row has other teachers than the one before.
         every = [load_model(path, device=device).model.eval() for path in setup.teachers]
-        for teachers, rows in _groups(absent_of(setup.settings, len(setup.rows))):
-            models = [every[teacher] for teacher in teachers]
-            for first in range(0, len(rows), setup.settings.batch_size):
-                numbers = rows[first : first + setup.settings.batch_size]
-                mean = _mean(models, self._rows, numbers)
+        taught: defaultdict[tuple[int, ...], list[int]] = defaultdict(list)
+        for number, absent in enumerate(absent_of(setup.settings, len(setup.rows)).tolist()):
+            taught[tuple(absent)].append(number)
+        together = setup.settings.batch_size
+        for teachers, rows in sorted(taught.items()):
+            for first in range(0, len(rows), together):
+                numbers = np.array(rows[first : first + together], dtype=np.int64)
+                with torch.inference_mode():
+                    said = (self._rows.read(every[k], numbers).logits for k in teachers)
+                    mean = torch.stack([torch.softmax(logits, dim=1) for logits in said]).mean(
+                        dim=0
+                    )
                 top = mean.topk(shape[1], dim=1)
                 places = self._places(numbers)
                 tokens[places] = top.indices.cpu().numpy()
@@ -161,33 +112,11 @@ def absent_of(settings: TrainingSettings, rows: int) -> NDArray[np.int64]:
     return np.sort(order[:, : settings.selena_absent], axis=1)
 
 
-def _groups(absent: NDArray[np.int64]) -> list[tuple[tuple[int, ...], NDArray[np.int64]]]:
-    """Rows that the same teachers never saw, with these."""
-    rows: defaultdict[tuple[int, ...], list[int]] = defaultdict(list)
-    for number, teachers in enumerate(absent.tolist()):
-        rows[tuple(teachers)].append(number)
-    return [(teachers, np.array(own, dtype=np.int64)) for teachers, own in sorted(rows.items())]
-
-
-def _mean(
-    models: Sequence[torch.nn.Module], rows: Blocks, numbers: NDArray[np.int64]
-) -> torch.Tensor:
-    """What the models predict of some rows, on average: probabilities of shape (tokens, V)."""
-    with torch.inference_mode():
-        each = [torch.softmax(rows.read(model, numbers).logits, dim=1) for model in models]
-        return torch.stack(each).mean(dim=0)
-
-
 _AT_ONCE = 256  # rows that are sampled together
 
 
 class Distillation(PlainTraining):
-    """The model that is kept reads only text that another one made up.
-
-    A teacher is trained on the corpus as it is; as many tokens as the corpus has are sampled from
-    it, at temperature 1; and the model that is kept learns to predict of these what the teacher
-    predicts. It is what the release of synthetic text gives away at most. What it does not hide:
-    what the teacher says unasked, and what its predictions of any text show.
+    """The model that is kept learns what another one says of text that it made up itself.
 
     Source: the data-free distillation that Aerni et al. 2024 (arXiv 2404.17399) take as a defence,
         with texts that the teacher samples in the place of a generator's images.
@@ -199,39 +128,28 @@ class Distillation(PlainTraining):
         super().__init__(setup)
 
     def _batches(self, setup: Setup) -> Batches:
-        settings = setup.settings
+        settings, rows = setup.settings, setup.rows
+        # The token that every document begins with, such as a separator's.
+        openers = rows.openers if isinstance(rows, Packed) else frozenset()
         return sampled_rows(
             self._teacher,
-            rows_to_sample(settings, setup.rows),
+            rows_to_sample(settings, rows),
             length=settings.block_size,
             seed=derive_seed(settings.seed, "sampled"),
-            start=_opener(setup.rows),
+            start=next(iter(openers)) if len(openers) == 1 else None,
         )
 
     def _loss(self, numbers: NDArray[np.int64], step: int) -> tuple[torch.Tensor, float]:
-        read = self._rows.read(self._model, numbers)
+        logs, each = self._rows.read(self._model, numbers).scored()
         with torch.no_grad():
             taught = torch.softmax(self._rows.read(self._teacher.model, numbers).logits, dim=1)
-        logs = torch.log_softmax(read.logits, dim=1)
-        own = logs.detach().gather(1, read.labels[:, None])
-        return -(taught * logs).sum(), -float(own.sum())
-
-
-def whole_corpus(settings: TrainingSettings, rows: Batches) -> list[Batches]:
-    """The rows of the one teacher: all."""
-    return [rows]
+        return -(taught * logs).sum(), float(each.detach().sum())
 
 
 def rows_to_sample(settings: TrainingSettings, rows: Batches) -> int:
     """How many rows the teacher makes up, at least 1."""
     tokens = settings.synthetic_share * int(rows.predicted.sum())
     return max(1, round(tokens / (settings.block_size - 1)))
-
-
-def _opener(rows: Batches) -> int | None:
-    """The token that every document begins with, such as a separator's; None: there is none."""
-    openers = rows.openers if isinstance(rows, Packed) else frozenset()
-    return next(iter(openers)) if len(openers) == 1 else None
 
 
 def sampled_rows(
@@ -246,29 +164,17 @@ def sampled_rows(
             f"the tokenizer of {teacher.name!r} has neither BOS nor EOS, so that no text can be "
             "sampled from nothing; train by another method"
         )
-    draws = torch.Generator(teacher.model.device).manual_seed(seed)
-    parts = [
-        _sampled(teacher.model, start, min(_AT_ONCE, rows - first), length, draws)
-        for first in range(0, rows, _AT_ONCE)
-    ]
-    ids = np.concatenate(parts)
-    return Packed(
-        ids=ids, lengths=np.full(len(ids), length, np.int32), openers=frozenset({int(start)})
-    )
-
-
-def _sampled(
-    model: Any, start: int, rows: int, length: int, draws: torch.Generator
-) -> NDArray[np.int32]:
-    """Tokens of shape (rows, length)."""
-    ids = torch.full((rows, 1), start, device=model.device)
-    state = None
-    with torch.inference_mode():
-        for _ in range(length - 1):
-            said = model(input_ids=ids[:, -1:], past_key_values=state, use_cache=True)
-            state = said.past_key_values
-            shares = torch.softmax(said.logits[:, -1].float(), dim=1)
-            drawn = torch.multinomial(shares, 1, generator=draws)
-            ids = torch.cat([ids, drawn], dim=1)
-    sampled: NDArray[np.int32] = ids.cpu().numpy().astype(np.int32)
-    return sampled
+    model, parts = teacher.model, []
+    draws = torch.Generator(model.device).manual_seed(seed)
+    for first in range(0, rows, _AT_ONCE):
+        ids = torch.full((min(_AT_ONCE, rows - first), 1), start, device=model.device)
+        state = None
+        with torch.inference_mode():
+            for _ in range(length - 1):
+                said = model(input_ids=ids[:, -1:], past_key_values=state, use_cache=True)
+                state = said.past_key_values
+                shares = torch.softmax(said.logits[:, -1].float(), dim=1)
+                ids = torch.cat([ids, torch.multinomial(shares, 1, generator=draws)], dim=1)
+        parts.append(ids.cpu().numpy().astype(np.int32))
+    lengths, openers = np.full(rows, length, np.int32), frozenset({int(start)})
+    return Packed(ids=np.concatenate(parts), lengths=lengths, openers=openers)

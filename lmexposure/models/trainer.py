@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from accelerate import Accelerator
 from numpy.typing import NDArray
 from torch import nn
 from transformers import PreTrainedTokenizerBase
@@ -18,44 +17,38 @@ from lmexposure.canaries import derive_seed
 from lmexposure.errors import ModelError, NumericalError
 from lmexposure.models.checkpoints import CheckpointDirectory, Counters, Progress, ProgressCallback
 from lmexposure.models.load import save_model
-from lmexposure.models.lora import is_lora, save_adapter
-from lmexposure.models.methods import TrainingMethod, summed
+from lmexposure.models.methods import Setup, TrainingMethod, summed
+from lmexposure.models.new_models import is_lora
 from lmexposure.models.packing import Blocks, steps_per_epoch
-from lmexposure.studies import TrainingSettings
 
 
 class Trainer:
     """Trains one model by one method; `training.train` prepares everything it needs."""
 
-    def __init__(  # noqa: PLR0913 - what a training is made of
+    def __init__(
         self,
         method: TrainingMethod,
+        setup: Setup,
         validation: Blocks,
         tokenizer: PreTrainedTokenizerBase,
-        *,
-        settings: TrainingSettings,
-        accelerator: Accelerator,
-        out: Path,
         checkpoints: CheckpointDirectory,
-        progress: ProgressCallback | None = None,
+        progress: ProgressCallback | None,
     ) -> None:
-        self._method, self._validation = method, validation
-        self._settings, self._accelerator, self._out = settings, accelerator, out
-        self._tokenizer, self._checkpoints, self._progress = tokenizer, checkpoints, progress
+        self._method, self._validation, self._tokenizer = method, validation, tokenizer
+        self._settings, self._accelerator = setup.settings, setup.accelerator
+        self._checkpoints, self._progress = checkpoints, progress
         self.counters = Counters()
 
-    def resume(self) -> bool:
+    def resume(self) -> None:
         """Go back to the last checkpoint, if there is one."""
         state = self._checkpoints.load()
         self._accelerator.wait_for_everyone()  # no process may write before all have read
-        if state is None:
-            return False
-        self.counters, weights, kept = state
-        model = self._method.model
-        # Of adapters the checkpoint holds what is trained alone.
-        model.load_state_dict(weights, strict=not is_lora(model))
-        self._method.restore(kept)
-        return True
+        if state is not None:
+            self.counters, weights, kept = state
+            model = self._method.model
+            # Of adapters the checkpoint holds what is trained alone.
+            model.load_state_dict(weights, strict=not is_lora(model))
+            self._method.restore(kept)
 
     def run(self) -> Counters:
         """Train until patience, epochs or time are used up."""
@@ -71,17 +64,13 @@ class Trainer:
         return self.counters
 
     @property
-    def _steps_per_epoch(self) -> int:
-        return self._method.steps_per_epoch
-
-    @property
     def _total_steps(self) -> int:
-        steps = self._steps_per_epoch * self._settings.epochs
+        steps = self._method.steps_per_epoch * self._settings.epochs
         return min(steps, self._settings.max_steps or steps)
 
     def _epoch(self) -> None:
         """The steps of the current epoch that are still to be done."""
-        epoch, done = divmod(self.counters.step, self._steps_per_epoch)
+        epoch, done = divmod(self.counters.step, self._method.steps_per_epoch)
         self._method.model.train()
         for numbers in islice(self._method.steps(epoch), done, None):
             self._step(numbers)
@@ -101,13 +90,23 @@ class Trainer:
         counters.tokens += learned.tokens
         counters.recent_nats += learned.nats
         counters.recent_tokens += learned.tokens
-        self._report(learned.nats / max(learned.tokens, 1) / math.log(2))
+        if self._progress is not None and self._accelerator.is_main_process:
+            self._progress(
+                Progress(
+                    step=counters.step,
+                    total_steps=self._total_steps,
+                    epoch=counters.step / self._method.steps_per_epoch,
+                    tokens=counters.tokens,
+                    train_bits=learned.nats / max(learned.tokens, 1) / math.log(2),
+                    validation_bits=counters.best_bits,
+                )
+            )
 
     def _after_step(self) -> None:
         counters, settings = self.counters, self._settings
         counters.seconds = time.monotonic() - self._started
-        epochs, within = divmod(counters.step, self._steps_per_epoch)
-        every = settings.evaluate_every or self._steps_per_epoch
+        epochs, within = divmod(counters.step, self._method.steps_per_epoch)
+        every = settings.evaluate_every or self._method.steps_per_epoch
         last = counters.step == self._total_steps
         limit = settings.max_seconds  # on any process
         late = limit is not None and summed(self._accelerator, float(counters.seconds >= limit)) > 0
@@ -117,7 +116,7 @@ class Trainer:
         if last or late:
             counters.stopped = counters.stopped or ("epochs" if last else "max_seconds")
         if within == 0 and epochs in settings.snapshot_epochs:
-            self._save_model(self._out / "snapshots" / f"epoch-{epochs}")
+            self._save_model(self._checkpoints.out / "snapshots" / f"epoch-{epochs}")
         if evaluate or time.monotonic() - self._saved >= settings.checkpoint_seconds:
             self._checkpoint()
 
@@ -137,11 +136,8 @@ class Trainer:
 
     def _validation_bits(self) -> float:
         """Mean loss on the held-out documents, bits per token."""
-        size, accelerator = self._settings.batch_size, self._accelerator
-        nats = 0.0
-        batches = np.array_split(
-            np.arange(len(self._validation)), steps_per_epoch(len(self._validation), size)
-        )
+        rows, accelerator, nats = len(self._validation), self._accelerator, 0.0
+        batches = np.array_split(np.arange(rows), steps_per_epoch(rows, self._settings.batch_size))
         with self._method.evaluated() as model, torch.no_grad():
             model.eval()
             for numbers in batches[accelerator.process_index :: accelerator.num_processes]:
@@ -155,27 +151,12 @@ class Trainer:
             )
         return bits
 
-    def _report(self, train_bits: float) -> None:
-        if self._progress is None or not self._accelerator.is_main_process:
-            return
-        counters = self.counters
-        self._progress(
-            Progress(
-                step=counters.step,
-                total_steps=self._total_steps,
-                epoch=counters.step / self._steps_per_epoch,
-                tokens=counters.tokens,
-                train_bits=train_bits,
-                validation_bits=counters.best_bits,
-            )
-        )
-
     def _write_row(self, train_bits: float | None, validation_bits: float) -> None:
         """Add an evaluation to metrics.jsonl, which is whole at any time."""
         counters = self.counters
         row = {
             "step": counters.step,
-            "epoch": counters.step / self._steps_per_epoch,
+            "epoch": counters.step / self._method.steps_per_epoch,
             "train_bits_per_token": train_bits,
             "validation_bits_per_token": validation_bits,
             "tokens": counters.tokens,
@@ -183,14 +164,15 @@ class Trainer:
         }
         counters.rows.append(row)
         if self._accelerator.is_main_process:
-            with atomic_write(self._out / "metrics.jsonl") as stream:
+            with atomic_write(self._checkpoints.out / "metrics.jsonl") as stream:
                 stream.writelines(json.dumps(row).encode() + b"\n" for row in counters.rows)
 
     def _save_model(self, path: Path) -> None:
         if self._accelerator.is_main_process:
             with self._method.evaluated() as model:
-                save = save_adapter if is_lora(model) else save_model
-                save(model, self._tokenizer, path, mode=self._checkpoints.mode)
+                # The base of an adapter is as it was, its embeddings too: the hub is asked nothing.
+                options = {"save_embedding_layers": False} if is_lora(model) else {}
+                save_model(model, self._tokenizer, path, mode=self._checkpoints.mode, **options)
 
     def _checkpoint(self) -> None:
         self._saved = time.monotonic()
@@ -198,10 +180,10 @@ class Trainer:
             model = self._method.model
             weights = model.state_dict()
             if is_lora(model):
-                trained = {
+                learned = (
                     name for name, weight in model.named_parameters() if weight.requires_grad
-                }
-                weights = {name: weight for name, weight in weights.items() if name in trained}
+                )
+                weights = {name: weights[name] for name in learned if name in weights}
             self._checkpoints.save(self.counters, weights, self._method.state())
 
 
@@ -210,18 +192,16 @@ _LAYERS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.AlphaDropout)
 
 def set_dropout(model: nn.Module, share: float) -> None:
     """Let every place of a model that can drop units in training drop this share of them."""
-    places = 0
+    found = False
     for module in model.modules():
-        if isinstance(module, _LAYERS):
-            module.p = share
-            places += 1
-        elif isinstance(module, nn.LSTM) and module.num_layers > 1:
-            module.dropout = share
-            places += 1
+        name = "p" if isinstance(module, _LAYERS) else ""
+        if isinstance(module, nn.LSTM) and module.num_layers > 1:
+            name = "dropout"
         elif isinstance(getattr(module, "attention_dropout", None), float):  # of Llama's kind
-            vars(module)["attention_dropout"] = share
-            places += 1
-    if not places:
+            name = name or "attention_dropout"
+        if name:
+            vars(module)[name], found = share, True
+    if not found:
         raise ModelError(
             f"{type(model).__name__} has no place where units could be dropped, such as between "
             "the layers of an LSTM of two; give it more layers, or leave dropout out"

@@ -1,7 +1,9 @@
 """Train a model on a corpus with canaries: hold out, pack, check, train, keep the best."""
 
+import copy
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +12,9 @@ from accelerate import Accelerator
 
 from lmexposure._files import PRIVATE, canonical_json, set_aside_in, sha256_bytes, sha256_file
 from lmexposure._integrity import file_hashes, say_rebuilt, write_hashed
-from lmexposure._written import check, refuse_foreign, remove, study
+from lmexposure._written import check, refuse_foreign, study
 from lmexposure.canaries import Wrapping
-from lmexposure.errors import ModelError, ResultError, SettingsError
+from lmexposure.errors import CorpusError, ModelError, ResultError, SettingsError
 from lmexposure.models.checkpoints import (
     BEGINS_ANEW,
     CheckpointDirectory,
@@ -20,37 +22,43 @@ from lmexposure.models.checkpoints import (
     ProgressCallback,
     damaged_model,
 )
-from lmexposure.models.cpu import computing_threads, threads_for, warn_imitated
-from lmexposure.models.deduplication import deduplicated
 from lmexposure.models.dp_checker import DpCheck
 from lmexposure.models.dp_sgd import DpSgd
 from lmexposure.models.load import LoadedModel, check_fit
-from lmexposure.models.lora import check_lora, with_new_adapter
-from lmexposure.models.losses import Goldfish, Hamp, RelaxLoss
-from lmexposure.models.methods import PlainTraining, Setup, TrainingMethod
+from lmexposure.models.methods import (
+    Goldfish,
+    Hamp,
+    PlainTraining,
+    RelaxLoss,
+    Setup,
+    TrainingMethod,
+)
+from lmexposure.models.new_models import check_lora, with_new_adapter
 from lmexposure.models.packing import (
     Batches,
-    Blocks,
-    Packed,
     check_deliveries,
     pack,
     split_validation,
     steps_per_epoch,
     unigram_bits,
 )
-from lmexposure.models.padded_rows import check_units, rows_of_documents, rows_of_records
+from lmexposure.models.padded_rows import (
+    check_units,
+    deduplicated,
+    rows_of_documents,
+    rows_of_records,
+)
 from lmexposure.models.teachers import (
     TEACHERS,
     Distillation,
-    Lesson,
     Selena,
     parts_of,
+    plain_settings,
     rows_to_sample,
-    taught,
-    whole_corpus,
+    shifted,
 )
 from lmexposure.models.trainer import Trainer, set_dropout
-from lmexposure.models.weights import weights_sha256
+from lmexposure.models.weights import computing_threads, threads_for, warn_imitated, weights_sha256
 from lmexposure.studies import (
     DISTILLATION,
     DP_SGD,
@@ -78,7 +86,7 @@ _METHODS: dict[str, Callable[[Setup], TrainingMethod]] = {
 # The rows of each model that is trained plainly before, from the same initial weights.
 _TEACHERS: dict[str, Callable[[TrainingSettings, Batches], list[Batches]]] = {
     SELENA: parts_of,
-    DISTILLATION: whole_corpus,
+    DISTILLATION: lambda settings, rows: [rows],
 }
 
 
@@ -143,8 +151,8 @@ def train(  # noqa: PLR0913  a public door: one argument an input
         FileError: the disk refused, or something has a name in `out` that the training will write.
     """
     _check_model(loaded, settings)
-    corpus = documents, validation
-    rows, read = _rows(loaded, corpus, settings, separator, canaries, wrapping, units)
+    corpus = _Corpus(documents, validation, separator, canaries, wrapping, units)
+    rows, read = _rows(loaded, corpus, settings)
     with study(out):
         return _train(
             loaded,
@@ -177,24 +185,15 @@ def _train(  # noqa: PLR0913  what `train` takes, as rows
     training, held = rows
     inputs = _inputs_sha256(loaded, settings, training, held)
     checkpoints = CheckpointDirectory(out, inputs, mode=mode)
-    finished = _finished(out, inputs, settings)
-    if finished is not None:
+    if (finished := _finished(out, inputs, settings)) is not None:
         if os.environ.get("RANK", "0") == "0":
-            _clear(checkpoints, out)  # what a kill at the very end left
+            checkpoints.clear(out / TEACHERS)  # what a kill at the very end left
         return finished
     accelerator = _accelerator(loaded)
     teachers, progress = _taught(loaded, rows, settings, out, progress, mode)
-    method = _method(loaded, training, settings, accelerator, teachers)
-    trainer = Trainer(
-        method,
-        _blocks_of(held, accelerator, settings),
-        loaded.tokenizer,
-        settings=settings,
-        accelerator=accelerator,
-        out=out,
-        checkpoints=checkpoints,
-        progress=progress,
-    )
+    setup = _setup(loaded, training, settings, accelerator, teachers)
+    method, held_out = _METHODS[settings.method](setup), setup.blocks(held)
+    trainer = Trainer(method, setup, held_out, loaded.tokenizer, checkpoints, progress)
     try:
         counters = _run(trainer, method, loaded, settings, promise)
     finally:
@@ -206,9 +205,27 @@ def _train(  # noqa: PLR0913  what `train` takes, as rows
     inside = None if claim is None else method.white_box(claim)
     if claim is not None and inside is not None:
         claim = claim.model_copy(update={"white_box": inside.bounds})
-    result = _result(counters, out, method.steps_per_epoch, accelerator.num_processes, claim)
-    more = {"unigram_bits": unigram_bits(training, held), "delivered": delivered}
-    result = result.model_copy(update=more)
+    assert counters.best_bits is not None  # training ends with an evaluation
+    assert counters.initial_bits is not None
+    assert counters.stopped is not None
+    result = TrainingResult(
+        model_path=out / "model",
+        validation_bits=counters.best_bits,
+        initial_validation_bits=counters.initial_bits,
+        best_step=counters.best_step,
+        best_epoch=counters.best_step / method.steps_per_epoch,
+        steps=counters.step,
+        epochs=counters.step / method.steps_per_epoch,
+        tokens=counters.tokens,
+        seconds=round(counters.seconds, 3),
+        stopped=counters.stopped,
+        processes=accelerator.num_processes,
+        threads=counters.threads,
+        reused=False,
+        claim=claim,
+        unigram_bits=unigram_bits(training, held),
+        delivered=delivered,
+    )
     if accelerator.is_main_process:
         kept = [study.save(out) for study in (let_out, inside) if study is not None]
         _set_aside(out, checkpoints.best(counters.best_step))
@@ -224,7 +241,7 @@ def _train(  # noqa: PLR0913  what `train` takes, as rows
         }
         # By its seed and its hash a small seed can be tried, and the one secret of a small plan.
         write_hashed(out / "training.json", record, mode=PRIVATE)
-        _clear(checkpoints, out)
+        checkpoints.clear(out / TEACHERS)  # models that taught know the corpus
     accelerator.wait_for_everyone()
     return result
 
@@ -241,11 +258,9 @@ def check_private(
 ) -> tuple[DpClaim, DpCheck]:
     """Check the private training that `train` would make of these arguments, without training."""
     _check_model(loaded, settings)
-    (training, _), _ = _rows(
-        loaded, (documents, None), settings, separator, canaries, wrapping, units
-    )
-    accelerator = _accelerator(loaded)
-    method = _method(loaded, training, settings, accelerator)
+    corpus = _Corpus(documents, None, separator, canaries, wrapping, units)
+    (training, _), _ = _rows(loaded, corpus, settings)
+    method = _METHODS[settings.method](_setup(loaded, training, settings, _accelerator(loaded)))
     try:
         with computing_threads(threads_for(loaded, asked=settings.threads, recorded=None)):
             checked = method.check()
@@ -260,20 +275,19 @@ def check_private(
     return claim, checked
 
 
-def _method(
+def _setup(
     loaded: LoadedModel,
     rows: Batches,
     settings: TrainingSettings,
     accelerator: Accelerator,
     teachers: Sequence[Path] = (),
-) -> TrainingMethod:
+) -> Setup:
     model = with_new_adapter(loaded, settings) if settings.lora else loaded.model
     if settings.dropout:
         set_dropout(model, settings.dropout)
-    setup = Setup(
+    return Setup(
         model=model, rows=rows, settings=settings, accelerator=accelerator, teachers=teachers
     )
-    return _METHODS[settings.method](setup)
 
 
 def _taught(
@@ -285,31 +299,34 @@ def _taught(
     mode: int,
 ) -> tuple[list[Path], ProgressCallback | None]:
     """The models that teach this one, and what takes its progress; most have none."""
-    rows_of_each = _TEACHERS.get(settings.method)
-    if rows_of_each is None:
+    if settings.method not in _TEACHERS:
         return [], progress
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise SettingsError(
             f"method={settings.method!r} trains several models one after the other, and on several "
             "processes none; train on one"
         )
-
-    def learn(lesson: Lesson) -> Path:
-        own = (lesson.rows, rows[1]), lesson.settings, lesson.out
-        with study(lesson.out):
-            return _train(lesson.loaded, *own, progress=lesson.progress, mode=mode).model_path
-
+    of_each = _TEACHERS[settings.method](settings, rows[0])
+    empty = [place for place, own in enumerate(of_each) if not len(own)]
+    if empty:
+        raise CorpusError(
+            f"teacher {empty[0]} of {len(of_each)} has no rows at all; give a larger corpus, or "
+            "fewer models that teach"
+        )
     sampled = settings.method == DISTILLATION
-    read = rows_to_sample(settings, rows[0]) if sampled else len(rows[0])
-    after = steps_per_epoch(read, settings.batch_size) * settings.epochs
-    of_each = rows_of_each(settings, rows[0])
-    return taught(loaded, of_each, settings, out, after=after, progress=progress, train=learn)
-
-
-def _clear(checkpoints: CheckpointDirectory, out: Path) -> None:
-    """Remove what only an interrupted training needs; models that taught know the corpus."""
-    checkpoints.clear()
-    remove(out / TEACHERS)
+    read = [*map(len, of_each), rows_to_sample(settings, rows[0]) if sampled else len(rows[0])]
+    steps = [steps_per_epoch(n, settings.batch_size) * settings.epochs for n in read]
+    teachers = []
+    for place, own in enumerate(of_each):
+        untrained = replace(loaded, model=copy.deepcopy(loaded.model))
+        said = shifted(progress, sum(steps[:place]), sum(steps))
+        its_settings, its_out = plain_settings(settings, place), out / TEACHERS / str(place)
+        with study(its_out):
+            result = _train(
+                untrained, (own, rows[1]), its_settings, its_out, progress=said, mode=mode
+            )
+        teachers.append(result.model_path)
+    return teachers, shifted(progress, sum(steps[:-1]), sum(steps))
 
 
 def _run(
@@ -353,78 +370,50 @@ def _check_model(loaded: LoadedModel, settings: TrainingSettings) -> None:
     check_fit(loaded.name, loaded.model, loaded.tokenizer)
 
 
+@dataclass(frozen=True)
+class _Corpus:
+    """What a training reads; see `train`."""
+
+    documents: Sequence[Any]
+    validation: Sequence[Any] | None
+    separator: str | None
+    canaries: Mapping[str, int]
+    wrapping: Wrapping | None
+    units: Sequence[str | None] | None
+
+
 def _rows(
-    loaded: LoadedModel,
-    corpus: tuple[Sequence[Any], Sequence[Any] | None],
-    settings: TrainingSettings,
-    separator: str | None,
-    canaries: Mapping[str, int],
-    wrapping: Wrapping | None,
-    units: Sequence[str | None] | None,
+    loaded: LoadedModel, corpus: _Corpus, settings: TrainingSettings
 ) -> tuple[tuple[Batches, Batches], int]:
     """Rows to train on and to validate on, and how many copies of canaries are in the first."""
-    documents, validation = corpus
-    check_units(units, documents, settings)
+    documents, canaries, held = corpus.documents, corpus.canaries, corpus.validation
+    wrapping, separator = corpus.wrapping, corpus.separator
+    check_units(corpus.units, documents, settings)
     if settings.deduplicate != "none":
         documents, canaries = deduplicated(
             documents, canaries, wrapping=wrapping, near=settings.deduplicate == "near"
         )
-        corpus = documents, validation
-    copies = sum(canaries.values())
-    if settings.is_private and wrapping is None:
-        return rows_of_documents(
-            loaded.tokenizer,
-            documents,
-            separator=separator,
-            canaries=canaries,
-            settings=settings,
-            validation=validation,
-            units=units,
-        ), copies
-    if wrapping is None:
-        return _blocks(loaded, corpus, settings, separator, canaries), copies
-    return rows_of_records(
-        loaded.tokenizer,
-        documents,
-        validation=validation,
-        wrapping=wrapping,
-        canaries=canaries,
-        settings=settings,
-        units=units,
-    ), copies
-
-
-def _blocks(
-    loaded: LoadedModel,
-    corpus: tuple[Sequence[str], Sequence[str] | None],
-    settings: TrainingSettings,
-    separator: str | None,
-    canaries: Mapping[str, int],
-) -> tuple[Packed, Packed]:
-    """Blocks to train on, checked for every canary, and blocks to validate on."""
-    kept, held = corpus
+    copies, tokenizer, size = sum(canaries.values()), loaded.tokenizer, settings.block_size
+    if settings.is_private or wrapping is not None:
+        given: dict[str, Any] = {"canaries": canaries, "settings": settings, "validation": held}
+        given["units"] = corpus.units
+        if wrapping is None:
+            return rows_of_documents(tokenizer, documents, separator=separator, **given), copies
+        return rows_of_records(tokenizer, documents, wrapping=wrapping, **given), copies
     if held is None:
-        kept, held = split_validation(
-            kept,
-            fraction=settings.validation_fraction,
-            most_characters=settings.validation_characters,
-            canaries=canaries,
-            seed=settings.seed,
-        )
-    size = settings.block_size
-    training = pack(loaded.tokenizer, kept, separator=separator, block_size=size, atomic=canaries)
-    check_deliveries(loaded.tokenizer, training, canaries, separator=separator)
-    return training, pack(loaded.tokenizer, held, separator=separator, block_size=size)
+        documents, held = split_validation(documents, canaries, settings)
+    blocks = pack(tokenizer, documents, separator=separator, block_size=size, atomic=canaries)
+    check_deliveries(tokenizer, blocks, canaries, separator=separator)
+    return (blocks, pack(tokenizer, held, separator=separator, block_size=size)), copies
 
 
 def _inputs_sha256(
     loaded: LoadedModel, settings: TrainingSettings, training: Batches, validation: Batches
 ) -> str:
     """Hash of all that decides the result, apart from the machine."""
-    vocabulary = canonical_json(sorted(loaded.tokenizer.get_vocab().items()))
     parts = [
         canonical_json(settings.decisive()),
-        vocabulary,
+        canonical_json(sorted(loaded.tokenizer.get_vocab().items())),
         weights_sha256(loaded.model).encode(),
         *training.parts,
         *validation.parts,
@@ -482,10 +471,6 @@ def _set_aside(out: Path, best: Path) -> None:
     say_rebuilt(path, f"what it may belong to is kept in {aside}")
 
 
-def _blocks_of(rows: Batches, accelerator: Accelerator, settings: TrainingSettings) -> Blocks:
-    return Blocks(rows, device=accelerator.device, precision=settings.precision)
-
-
 def _accelerator(loaded: LoadedModel) -> Accelerator:
     accelerator = Accelerator(cpu=loaded.model.device.type == "cpu")
     launched = int(os.environ.get("WORLD_SIZE", "1"))
@@ -501,27 +486,3 @@ def _accelerator(loaded: LoadedModel) -> Accelerator:
             "in a new process, and set precision='bf16' for mixed precision"
         )
     return accelerator
-
-
-def _result(
-    counters: Counters, out: Path, steps_per_epoch: int, processes: int, claim: DpClaim | None
-) -> TrainingResult:
-    assert counters.best_bits is not None  # training ends with an evaluation
-    assert counters.initial_bits is not None
-    assert counters.stopped is not None
-    return TrainingResult(
-        model_path=out / "model",
-        validation_bits=counters.best_bits,
-        initial_validation_bits=counters.initial_bits,
-        best_step=counters.best_step,
-        best_epoch=counters.best_step / steps_per_epoch,
-        steps=counters.step,
-        epochs=counters.step / steps_per_epoch,
-        tokens=counters.tokens,
-        seconds=round(counters.seconds, 3),
-        stopped=counters.stopped,
-        processes=processes,
-        threads=counters.threads,
-        reused=False,
-        claim=claim,
-    )

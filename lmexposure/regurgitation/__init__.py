@@ -1,9 +1,4 @@
-"""Memorised text without canaries: which documents of its training a model gives back.
-
-`windows.py` draws prompts from a corpus, `runs.py` finds the longest text that greedy decoding
-follows, `free.py` samples without a known beginning, `corpus_index.py` says where a text is,
-`controls.py` asks what any model would give, and `look.py` is the whole look.
-"""
+"""Memorised text without canaries: which documents of its training a model gives back."""
 
 from typing import TYPE_CHECKING
 

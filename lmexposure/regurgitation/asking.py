@@ -4,9 +4,11 @@ Each part is kept when it is whole, and read again by the same look.
 """
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import takewhile
+from operator import eq
 from typing import Any
 
 import numpy as np
@@ -45,6 +47,7 @@ class Asking:
     settings: VerbatimSettings  # of the look
     work: Work[VerbatimRecord]  # what is done of it is kept there
     progress: Progress  # watches
+    made: list[WholeSteps] = field(default_factory=list)  # next-token steps, once they are
 
     @property
     def rule(self) -> DecodingRule:
@@ -60,16 +63,24 @@ class Asking:
             part = f"{name}-{first // _PART:05d}"
             kept = self._kept(part)
             if kept is None:
-                scores = score_windows(
-                    self.lm,
-                    encoded[first : first + _PART],
-                    self.rule,
-                    progress=self._watch(name, first, total),
+                watch = partial(self._told, name, first, total)
+                some = encoded[first : first + _PART]
+                scores = score_windows(self.lm, some, self.rule, progress=watch)
+                kept = {
+                    "rule_bits": [None if np.isinf(b) else b for b in scores.rule_bits.tolist()],
+                    "bits": scores.bits.tolist(),
+                    "greedy": ["".join("01"[int(hit)] for hit in hits) for hits in scores.greedy],
+                }
+                self._keep(part, kept)
+            bits = [np.inf if b is None else b for b in kept["rule_bits"]]
+            greedy = tuple(np.array([hit == "1" for hit in hits]) for hits in kept["greedy"])
+            found.append(
+                WindowScores(
+                    rule_bits=np.array(bits, dtype=float),
+                    bits=np.array(kept["bits"], dtype=float),
+                    greedy=greedy,
                 )
-                self._keep(part, _plain_scores(scores))
-            else:
-                scores = _read_scores(kept)
-            found.append(scores)
+            )
             self.progress(name, min(total, first + _PART), total)
         scores = WindowScores(
             rule_bits=np.concatenate([part.rule_bits for part in found]),
@@ -83,26 +94,18 @@ class Asking:
         """The windows that are likeliest to come out, within some edits, by their lower ends."""
         chosen = self.settings
         picked = np.argsort(own.scores.bits, kind="stable")[: chosen.near_windows].tolist()
-        search = NearSearch(
-            distance=chosen.distance,
-            metric=chosen.metric,
-            beam=chosen.beam,
-            draws=chosen.draws,
-            level=chosen.level,
-        )
+        names = ("distance", "metric", "beam", "draws", "level")
+        search = NearSearch(**{name: getattr(chosen, name) for name in names})
         found = []
         for done, number in enumerate(picked):
             window = own.windows.windows[number]
             kept = self._kept(f"near-{number}")
             if kept is None:
                 ids, cut = window.encoded.ids, window.encoded.scored_from
+                drawn = np.random.SeedSequence((chosen.seed, 2, number))
+                seed = int(drawn.generate_state(1, np.uint64)[0])
                 near = near_verbatim(
-                    self.steps(ids),
-                    ids[:cut],
-                    ids[cut:],
-                    search,
-                    rule=self.rule,
-                    seed=_seed(chosen.seed, 2, number),
+                    self.steps(ids), ids[:cut], ids[cut:], search, rule=self.rule, seed=seed
                 )
                 kept = {
                     "document": own.windows.documents[window.document].number,
@@ -127,13 +130,9 @@ class Asking:
             kept = self._kept(f"samples-{number}")
             if kept is None:
                 begun, room = self._room(prompt)
+                steps, seed = self.steps(windows.encoded[0].ids), (chosen.seed, 3, number)
                 tokens = sample_tokens(
-                    self.steps(windows.windows[0].encoded.ids),
-                    begun,
-                    samples,
-                    tokens=room,
-                    rule=self.rule,
-                    seed=(chosen.seed, 3, number),
+                    steps, begun, samples, tokens=room, rule=self.rule, seed=seed
                 )
                 kept = {"texts": [self._text(ids) for ids in tokens]}
                 self._keep(f"samples-{number}", kept)
@@ -155,9 +154,8 @@ class Asking:
                 tokens = min(run.tokens + _BEYOND, _LONGEST_SHOWN)
                 if self.lm.window is not None:
                     tokens = max(1, min(tokens, self.lm.window - len(asked)))
-                output = self._text(
-                    greedy_tokens(self.steps(windows.windows[0].encoded.ids), asked, tokens)
-                )
+                steps = self.steps(windows.encoded[0].ids)
+                output = self._text(greedy_tokens(steps, asked, tokens))
                 begin, _ = document.characters(run.first - run.prompt, run.first)
                 original = document.text[run.start : run.start + len(output)]
                 kept = {
@@ -165,7 +163,7 @@ class Asking:
                     "prompt": document.text[begin : run.start],
                     "output": output,
                     "original": original,
-                    "matching": _matching(output, original),
+                    "matching": sum(takewhile(bool, map(eq, output, original))),
                 }
                 self._keep(f"passage-{number}", kept)
             found.append(Passage.model_validate(kept))
@@ -182,13 +180,9 @@ class Asking:
 
     def steps(self, probe: Sequence[int]) -> WholeSteps:
         """Next-token steps of the model, tried once."""
-        if "steps" not in self._made:
-            self._made["steps"] = self.lm.steps(probe)
-        return self._made["steps"]
-
-    @cached_property
-    def _made(self) -> dict[str, WholeSteps]:
-        return {}
+        if not self.made:
+            self.made.append(self.lm.steps(probe))
+        return self.made[0]
 
     def _room(self, prompt: Sequence[int]) -> tuple[Sequence[int], int]:
         """A prompt, and how many tokens fit behind it; of a long one the end, and one token."""
@@ -198,8 +192,8 @@ class Asking:
         begun = prompt[-(self.lm.window - 1) :]
         return begun, min(most, self.lm.window - len(begun))
 
-    def _watch(self, name: str, first: int, total: int) -> Callable[[int], None]:
-        return lambda done: self.progress(name, first + done, total)
+    def _told(self, name: str, first: int, total: int, done: int) -> None:
+        self.progress(name, first + done, total)
 
     def _text(self, ids: Sequence[int]) -> str:
         text: str = self.lm.tokenizer.decode(
@@ -223,34 +217,3 @@ class Asking:
         each = [half // len(begun) + (k < half % len(begun)) for k in range(len(begun))]
         every = [(nothing, total - half), *zip(begun, each, strict=True)]
         return [(prompt, samples) for prompt, samples in every if samples]
-
-
-def _plain_scores(scores: WindowScores) -> dict[str, Any]:
-    return {
-        "rule_bits": [None if np.isinf(b) else b for b in scores.rule_bits.tolist()],
-        "bits": scores.bits.tolist(),
-        "greedy": ["".join("01"[int(hit)] for hit in hits) for hits in scores.greedy],
-    }
-
-
-def _read_scores(kept: dict[str, Any]) -> WindowScores:
-    return WindowScores(
-        rule_bits=np.array([np.inf if b is None else b for b in kept["rule_bits"]], dtype=float),
-        bits=np.array(kept["bits"], dtype=float),
-        greedy=tuple(np.array([hit == "1" for hit in hits]) for hits in kept["greedy"]),
-    )
-
-
-def _seed(*parts: int) -> int:
-    """One number from several."""
-    return int(np.random.SeedSequence(parts).generate_state(1, np.uint64)[0])
-
-
-def _matching(output: str, original: str) -> int:
-    """Characters that are the same from the first on."""
-    same = 0
-    for said, wanted in zip(output, original, strict=False):
-        if said != wanted:
-            break
-        same += 1
-    return same

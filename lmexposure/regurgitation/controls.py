@@ -18,12 +18,7 @@ from lmexposure.models import place_documents
 from lmexposure.regurgitation.runs import Run, Units
 from lmexposure.regurgitation.windows import Document, Windows
 from lmexposure.scoring import WindowScores, score_windows
-from lmexposure.statistics import (
-    blind_baseline,
-    longer_runs,
-    mean_difference,
-    shuffled_groups_p,
-)
+from lmexposure.statistics import blind_baseline, longer_runs, mean_difference, shuffled_groups_p
 from lmexposure.studies import GroupTest, RunTest, SeenFrom, VerbatimSettings
 
 Floats = NDArray[np.float64]
@@ -37,10 +32,10 @@ def encoded_by(
         every = windows.encoded
     else:
         spans = [
-            _Span.of(windows.documents[w.document], w.place - prefix, w.place, w.start, w.stop)
+            _span(windows.documents[w.document], w.place - prefix, w.place, w.start, w.stop)
             for w in windows.windows
         ]
-        every = [found.encoded for found in _behind(tokenizer, spans)]
+        every = [encoded for encoded, _ in _behind(tokenizer, spans)]
     return [_within(text, limit, number) for number, text in enumerate(every)]
 
 
@@ -52,59 +47,43 @@ def reference_runs(
     there = [(n, run, windows.documents[n]) for n, run in enumerate(runs) if run is not None]
     if tokenizer is None:
         every = [
-            _Spelled(
+            (
                 document.encoded(run.first, run.prompt, run.tokens),
                 document.placed.places[run.first - document.placed.first :][: run.tokens],
             )
             for _, run, document in there
         ]
     else:
-        every = _behind(
-            tokenizer,
-            [_Span.of(d, r.first - r.prompt, r.first, r.start, r.end) for _, r, d in there],
-        )
+        spans = [_span(d, r.first - r.prompt, r.first, r.start, r.end) for _, r, d in there]
+        every = _behind(tokenizer, spans)
     asked, kept = [], []
-    for (number, _, _), said in zip(there, every, strict=True):
-        text = said.encoded
+    for (number, _, _), (text, places) in zip(there, every, strict=True):
         ids = text.ids[:limit] if limit is not None else text.ids
         if 1 <= text.scored_from < len(ids):
             asked.append(Encoded(ids=ids, scored_from=text.scored_from))
-            kept.append((number, said.places[: len(ids) - text.scored_from]))
+            kept.append((number, places[: len(ids) - text.scored_from]))
     if asked:
         for (number, places), hits in zip(kept, score_windows(model, asked).greedy, strict=True):
             found[number] = _longest_row(hits, places)
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Span:
+def _span(document: Document, begin: int, place: int, start: int, stop: int) -> tuple[str, str]:
     """A prompt, and the text behind it."""
-
-    prompt: str
-    text: str
-
-    @classmethod
-    def of(cls, document: Document, begin: int, place: int, start: int, stop: int) -> "_Span":
-        first, _ = document.characters(max(0, begin), place)
-        return cls(document.text[first:start], document.text[start:stop])
+    first, _ = document.characters(max(0, begin), place)
+    return document.text[first:start], document.text[start:stop]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Spelled:
-    """A text behind its prompt in tokens, and the characters of each of its own tokens."""
-
-    encoded: Encoded
-    places: NDArray[np.int64]
-
-
-def _behind(tokenizer: Any, spans: Sequence[_Span]) -> list[_Spelled]:
-    """Texts behind their prompts, in tokens; a text may begin within the prompt's last token."""
-    placed = place_documents(tokenizer, [span.prompt + span.text for span in spans], context=None)
+def _behind(
+    tokenizer: Any, spans: Sequence[tuple[str, str]]
+) -> list[tuple[Encoded, NDArray[np.int64]]]:
+    """Texts behind their prompts in tokens, which they may share, and their own characters."""
+    placed = place_documents(tokenizer, list(map("".join, spans)), context=None)
     found = []
-    for span, tokens in zip(spans, placed, strict=True):
-        before = int((tokens.places[:, 1] <= len(span.prompt)).sum())
+    for (prompt, _), tokens in zip(spans, placed, strict=True):
+        before = int((tokens.places[:, 1] <= len(prompt)).sum())
         text = Encoded(ids=tokens.ids, scored_from=tokens.first + before)
-        found.append(_Spelled(text, tokens.places[before:]))
+        found.append((text, tokens.places[before:]))
     return found
 
 
@@ -167,11 +146,7 @@ def group_test(
     base: tuple[Floats, Floats] | None,
     settings: VerbatimSettings,
 ) -> GroupTest | None:
-    """Whether the model is less surprised by the corpus than by documents that it never saw.
-
-    Without a random split there is no p: that a classifier fails to tell groups apart is no proof
-    that a model without memory would.
-    """
+    """Whether the model is less surprised by the corpus than by documents that it never saw."""
     if units is None:
         return None
     chosen = units.corpus, units.held_out
@@ -188,7 +163,7 @@ def group_test(
     if settings.random_split:
         strata = units.strata[units.sides], units.strata[~units.sides]
         p = shuffled_groups_p(first, second, strata=strata, seed=settings.seed)
-    else:
+    else:  # no p: a classifier that fails to tell groups apart is no proof that a model would
         texts = [[d.text for d in group.windows.documents] for group in (members, held_out)]
         with suppress(InputError):  # too few documents
             blind = blind_baseline(*texts, seed=settings.seed)

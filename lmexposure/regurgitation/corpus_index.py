@@ -1,24 +1,31 @@
-"""Where in a corpus a text is: a suffix array over the bytes of its documents.
+"""Where in a corpus a text is, by suffix arrays, and what of it free samples hold.
 
 A shard holds as many whole documents as memory allows, and is dropped before the next one is made,
-so that the corpus may be larger than memory. Matches never cross from one document into another:
-each ends in a byte that UTF-8 does not have.
+so that the corpus may be larger than memory: five bytes a byte of corpus (1 the text, 4 the array).
+Matches never cross from one document into another: each ends in a byte that UTF-8 does not have.
+Source of the array: Mori's divsufsort, by pydivsufsort.
 
-Five bytes a byte of corpus (1 the text, 4 the array). Source of the array: Mori's divsufsort, by
-pydivsufsort.
+An attacker who knows no beginning of a document asks for anything at all, many times. What comes
+out is looked up in the whole corpus; near duplicates of a passage count as one; and how often each
+came out says how many are left.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lmexposure.errors import CorpusError, SettingsError
+from lmexposure.statistics import unseen_passages
+from lmexposure.studies import FoundPassage, FreeExtraction, VerbatimSettings
 
 _END = b"\xff"
 SHARD_BYTES = 1 << 26
+_SAME = 90.0  # likeness in percent from which two passages count as one
 _MOST_BYTES = 2**31 - 2  # that an array of 32-bit places can hold
 _MOST_LISTED = 1 << 20  # occurrences of which the documents are counted
 _LONGEST = 1 << 16  # bytes of a match that are looked up
@@ -63,7 +70,10 @@ class CorpusIndex:
         found: list[Match] = []
         reached = 0
         for at in _worth_a_look(self, data, least):
-            length = _whole_characters(data, at, self._length(data, at, _LONGEST))
+            length = self._length(data, at, _LONGEST)
+            # It ends between two characters.
+            while length and at + length < len(data) and _is_inside(data[at + length]):
+                length -= 1
             if at + length <= reached:
                 continue
             match = self._match(data, at, length)
@@ -106,40 +116,25 @@ class CorpusIndex:
 
     def _range(self, pattern: bytes) -> tuple[int, int]:
         """The suffixes that begin with a pattern."""
-        low, m = self._lower(pattern), len(pattern)
-        begin, high = low, len(self._array)
-        while begin < high:
-            middle = (begin + high) // 2
-            place = int(self._array[middle])
-            if self._data[place : place + m] > pattern:
-                high = middle
-            else:
-                begin = middle + 1
-        return low, high
-
-    def _length(self, data: bytes, at: int, most: int) -> int:
-        """Bytes of the longest beginning of data[at : at + most] that the documents hold."""
-        pattern = data[at : at + most]
-        low = self._lower(pattern)
-        near = (place for place in (low - 1, low) if 0 <= place < len(self._array))
-        return max((self._shared(pattern, int(self._array[place])) for place in near), default=0)
+        begun, low = partial(self._beginning, len(pattern)), self._lower(pattern)
+        return low, bisect_right(self._array, pattern, lo=low, key=begun)
 
     def _lower(self, pattern: bytes) -> int:
         """Suffixes that come before a pattern."""
-        low, high, m = 0, len(self._array), len(pattern)
-        while low < high:
-            middle = (low + high) // 2
-            place = int(self._array[middle])
-            if self._data[place : place + m] < pattern:
-                low = middle + 1
-            else:
-                high = middle
-        return low
+        return bisect_left(self._array, pattern, key=partial(self._beginning, len(pattern)))
 
-    def _shared(self, pattern: bytes, place: int) -> int:
-        own = np.frombuffer(self._data[place : place + len(pattern)], dtype=np.uint8)
-        differs = np.flatnonzero(own != np.frombuffer(pattern, dtype=np.uint8)[: len(own)])
-        return int(differs[0]) if differs.size else len(own)
+    def _beginning(self, size: int, place: np.int32) -> bytes:
+        return self._data[int(place) : int(place) + size]
+
+    def _length(self, data: bytes, at: int, most: int) -> int:
+        """Bytes of the longest beginning of data[at : at + most] that the documents hold."""
+        pattern, longest = data[at : at + most], 0
+        wanted, low = np.frombuffer(pattern, dtype=np.uint8), self._lower(pattern)
+        for place in self._array[max(0, low - 1) : low + 1].tolist():
+            own = np.frombuffer(self._data[place : place + len(pattern)], dtype=np.uint8)
+            differs = np.flatnonzero(own != wanted[: len(own)])
+            longest = max(longest, int(differs[0]) if differs.size else len(own))
+        return longest
 
 
 def shards(documents: Iterable[str], *, most: int = SHARD_BYTES) -> Iterator[CorpusIndex]:
@@ -185,13 +180,7 @@ def _merged(matches: Sequence[Match]) -> list[Match]:
     for match in ordered:
         last = merged[-1] if merged else None
         if last is not None and (match.start, match.stop) == (last.start, last.stop):
-            merged[-1] = Match(
-                start=last.start,
-                stop=last.stop,
-                document=last.document,
-                place=last.place,
-                copies=last.copies + match.copies,
-            )
+            merged[-1] = replace(last, copies=last.copies + match.copies)
         elif last is None or match.stop > last.stop:
             merged.append(match)
     return merged
@@ -212,13 +201,6 @@ def _worth_a_look(index: CorpusIndex, data: bytes, least: int) -> Iterator[int]:
                 yield at
 
 
-def _whole_characters(data: bytes, at: int, length: int) -> int:
-    """A length that ends between two characters."""
-    while length and at + length < len(data) and _is_inside(data[at + length]):
-        length -= 1
-    return length
-
-
 def _is_inside(byte: int) -> bool:
     """Whether a byte goes on with a character."""
     return byte & 0xC0 == 0x80
@@ -233,3 +215,81 @@ def _sorted_suffixes(data: bytes) -> Any:
             'pip install "lmexposure[verbatim]", or leave it out with samples=0'
         ) from failure
     return divsufsort(data)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Passages:
+    """Passages of a corpus that samples hold."""
+
+    rows: Sequence[FoundPassage]  # longest first
+    texts: Sequence[str]  # of these
+    with_match: int  # samples that hold one
+
+
+def fold(texts: Sequence[str], matches: Sequence[Sequence[Match]]) -> Passages:
+    """Matches of samples as passages: near duplicates, and parts of one place, count once."""
+    try:
+        from rapidfuzz.fuzz import ratio
+    except ImportError as failure:
+        raise SettingsError(
+            "folding near duplicates needs rapidfuzz; install it with "
+            'pip install "lmexposure[verbatim]", or leave sampling out with samples=0'
+        ) from failure
+    every = [
+        (match, text[match.start : match.stop], number)
+        for number, (text, own) in enumerate(zip(texts, matches, strict=True))
+        for match in own
+    ]
+    every.sort(key=lambda found: (-found[0].characters, found[0].document, found[0].place))
+    kept: list[tuple[Match, str]] = []
+    holders: list[set[int]] = []
+    for match, said, sample in every:
+        for known, (longer, text) in enumerate(kept):
+            if _overlap(longer, match) or said in text or ratio(said, text) >= _SAME:
+                holders[known].add(sample)
+                break
+        else:
+            kept.append((match, said))
+            holders.append({sample})
+    rows = [
+        FoundPassage(
+            samples=len(own),
+            characters=match.characters,
+            document=match.document,
+            start=match.place,
+            copies=match.copies,
+        )
+        for (match, _), own in zip(kept, holders, strict=True)
+    ]
+    return Passages(
+        rows=rows, texts=[text for _, text in kept], with_match=len(set().union(*holders))
+    )
+
+
+def free_record(
+    texts: Sequence[str], found: Passages, settings: VerbatimSettings
+) -> FreeExtraction:
+    """What sampling brought out, and what it left."""
+    unseen = unseen_passages([row.samples for row in found.rows], len(texts), level=settings.level)
+    return FreeExtraction(
+        samples=len(texts),
+        tokens=settings.sample_tokens,
+        characters=sum(map(len, texts)),
+        least_match=settings.least_match,
+        with_match=found.with_match,
+        longest=max((row.characters for row in found.rows), default=0),
+        passages=tuple(found.rows),
+        unseen=unseen.unseen,
+        unseen_low=unseen.low,
+        unseen_high=unseen.high,
+        next_new=unseen.next_new,
+        assumes=unseen.assumes,
+    )
+
+
+def _overlap(longer: Match, match: Match) -> bool:
+    """Whether the greater part of the shorter match is at the place of the longer one."""
+    if longer.document != match.document:
+        return False
+    ends = min(longer.place + longer.characters, match.place + match.characters)
+    return 2 * (ends - max(longer.place, match.place)) > match.characters

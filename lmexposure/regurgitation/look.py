@@ -25,8 +25,7 @@ from lmexposure.regurgitation.controls import (
     reference_runs,
     run_test,
 )
-from lmexposure.regurgitation.corpus_index import look_up
-from lmexposure.regurgitation.free import fold, free_record
+from lmexposure.regurgitation.corpus_index import fold, free_record, look_up
 from lmexposure.regurgitation.runs import Run, document_runs, longest, own_texts, units
 from lmexposure.regurgitation.table import (
     Evidence,
@@ -37,12 +36,7 @@ from lmexposure.regurgitation.table import (
 )
 from lmexposure.regurgitation.windows import Documents, Windows, lead_of, read_windows
 from lmexposure.scoring import TorchModel, load_for_measuring, model_in_memory
-from lmexposure.studies import (
-    FreeExtraction,
-    VerbatimPassages,
-    VerbatimRecord,
-    VerbatimSettings,
-)
+from lmexposure.studies import FreeExtraction, VerbatimPassages, VerbatimRecord, VerbatimSettings
 
 _HIDDEN = frozenset(
     {"model", "reference", "corpus", "held_out", "prompts", "seed", "places of windows"}
@@ -180,15 +174,11 @@ class _Look:
 
     def all(self, held: Held[VerbatimRecord]) -> VerbatimRecord:
         """Everything, or what the directory has of the same look."""
+        held_out, tokenizer = self.held_out, self.model.tokenizer
         windows, others = read_windows(
-            self.documents,
-            self.model.tokenizer,
-            self.settings,
-            separator=self.separator,
-            held_out=self.held_out,
+            self.documents, tokenizer, self.settings, separator=self.separator, held_out=held_out
         )
-        asked = self._asked(windows, others)
-        with held.work(asked, hidden=_HIDDEN) as work:
+        with held.work(self._asked(windows, others), hidden=_HIDDEN) as work:
             made = work.finished()
             if made is None or not _has_texts(made):
                 made = self._made(work, windows, others)
@@ -201,11 +191,11 @@ class _Look:
         """Ask for all that was not asked yet, and write what was found."""
         ask = self._asking(self.model, work)
         own = ask.windows("scoring", windows, windows.encoded)
-        control = None
+        control, control_runs = None, list[list[Run]]()
+        runs = self._runs(own)
         if others is not None:
             control = ask.windows("held out", others, others.encoded)
-        runs = self._runs(own, ask)
-        control_runs = [] if control is None else self._runs(control, ask)
+            control_runs = self._runs(control)
         best = [longest(some) for some in runs]
         base, base_runs, base_bits = self._by_reference(windows, others, best, work)
         texts_own, texts_others = own_texts(windows, others, seed=self.settings.seed)
@@ -229,13 +219,11 @@ class _Look:
         evidence.copies.update(copies)
         group = test = None
         if control is not None:
-            base_of_both = None if base is None or base_bits is None else (base.bits, base_bits)
-            group = group_test(
-                own, control, evidence.units, base=base_of_both, settings=self.settings
-            )
-        if control is not None and self.settings.random_split:
-            copies_left = sum(not text.unit for text in (*texts_own, *texts_others))
-            test = run_test(evidence.units, copies_left, self.settings)
+            both = None if base is None or base_bits is None else (base.bits, base_bits)
+            group = group_test(own, control, evidence.units, base=both, settings=self.settings)
+            if self.settings.random_split:
+                copies_left = sum(not text.unit for text in (*texts_own, *texts_others))
+                test = run_test(evidence.units, copies_left, self.settings)
         model = described(self.model)
         reference = None if self.reference is None else described(self.reference)
         same = reference is not None and reference.weights_sha256 == model.weights_sha256
@@ -296,14 +284,9 @@ class _Look:
             "places of windows": sha256_bytes(canonical_json(places)),
         }
 
-    def _runs(self, asked: Asked, ask: Asking) -> list[list[Run]]:
-        return document_runs(
-            self.model,
-            asked.windows,
-            asked.scores,
-            prefix=self.settings.prefix_tokens,
-            limit=ask.lm.window,
-        )
+    def _runs(self, asked: Asked) -> list[list[Run]]:
+        lm, prefix = self.model, self.settings.prefix_tokens
+        return document_runs(lm, asked.windows, asked.scores, prefix=prefix, limit=lm.window)
 
     def _by_reference(
         self,
@@ -339,23 +322,17 @@ class _Look:
         if not texts:
             return None, (), {}
         chosen = self.settings
-        counted = {}
-        for number in shown:
-            run = runs[number]
-            if run is not None and run.characters >= chosen.least_match:
-                counted[number] = windows.documents[number].text[run.start : run.end]
+        counted = {
+            number: windows.documents[number].text[run.start : run.end]
+            for number in shown
+            if (run := runs[number]) is not None and run.characters >= chosen.least_match
+        }
         self.progress("looking up", 0, 1)
         matches, copies = look_up(
             self.documents(), texts, list(counted.values()), least=chosen.least_match
         )
         self.progress("looking up", 1, 1)
         found = fold(texts, matches)
-        record = free_record(
-            texts,
-            found,
-            tokens=chosen.sample_tokens,
-            least=chosen.least_match,
-            level=chosen.level,
-        )
+        record = free_record(texts, found, chosen)
         held = {n: most for n, most in zip(counted, copies, strict=True) if most}
         return record, found.texts, held

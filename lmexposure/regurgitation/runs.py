@@ -191,8 +191,7 @@ def own_texts(
     read = [_Read.of(windows, n) for windows in groups for n in range(len(windows.documents))]
     among, D = len(read), len(corpus.documents)
     order = np.random.default_rng([seed, 5]).permutation(among)
-    every = [part.stretches for part in read]
-    known, kinds = np.unique(np.concatenate(every), return_inverse=True)
+    known, kinds = np.unique(np.concatenate([part.stretches for part in read]), return_inverse=True)
     earliest = np.full(known.size, among)
     held = np.zeros(known.size, dtype=bool)
     texts = (document.text for windows in groups for document in windows.documents)
@@ -207,8 +206,7 @@ def own_texts(
         own = kinds[begin : (begin := begin + len(part.stretches))]
         first = ~part.covered(earliest[own] < order[number])
         also = part.covered(held[own]) if number < D else np.zeros_like(first)
-        asked = part.places.size
-        unit = int(first.sum()) >= max(1, min(asked / 2, part.suffix))
+        unit = int(first.sum()) >= max(1, min(part.places.size / 2, part.suffix))
         found.append(OwnText(part.places, first, also, unit))
     return found[:D], found[D:]
 

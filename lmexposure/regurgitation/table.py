@@ -54,6 +54,17 @@ class Evidence:
         least = float(tries_for(own.scores.rule_bits[mine].min(), self.settings.chance)[0])
         p, false_share = self._chances.get(number, (None, None))
         verdict, why = self._verdict(number, false_share)
+        said = None
+        if run is not None:
+            said = VerbatimRun(
+                characters=run.characters,
+                tokens=run.tokens,
+                start=run.start,
+                prompt=run.prompt,
+                whole=run.whole,
+                reference=self.base_runs[number],
+                copies=self.copies.get(number),
+            )
         return VerbatimDocument(
             number=document.number,
             copies=document.copies,
@@ -62,27 +73,23 @@ class Evidence:
             greedy=int(own.scores.reproduced[mine].sum()),
             extractable=int(own.extractable[mine].sum()),
             least_tries=least if np.isfinite(least) else None,
-            run=None if run is None else self._run(run, number),
+            run=said,
             verdict=verdict,
             why=why,
-            unheld=None if self.control is None else self._unheld(number),
+            unheld=None if self.control is None else self.texts[number].unheld(self.runs[number]),
             p=p,
             false_share=false_share,
         )
 
     def worst_first(self) -> list[int]:
         """What comes out first, by how easily; then the others, by their longest runs."""
-        easiest = np.full(len(self.runs), np.inf)
-        for window, bits in zip(self.own.windows.windows, self.own.scores.rule_bits, strict=True):
-            easiest[window.document] = min(easiest[window.document], bits)
-        lengths = _lengths(self.longest)
+        easiest, lengths = np.full(len(self.runs), np.inf), _lengths(self.longest)
         owners = np.array([window.document for window in self.own.windows.windows])
+        np.minimum.at(easiest, owners, self.own.scores.rule_bits)
         out = np.bincount(owners[self.own.comes_out], minlength=len(self.runs)) > 0
-        keys = [
-            (not out[n], easiest[n] if out[n] else 0.0, -lengths[n], easiest[n], n)
-            for n in range(len(self.runs))
-        ]
-        return [key[-1] for key in sorted(keys)]
+        order = np.lexsort((easiest, -lengths, np.where(out, easiest, 0.0), ~out))
+        found: list[int] = order.tolist()
+        return found
 
     def group_of(self, asked: Asked, lengths: Sequence[int]) -> VerbatimWindows:
         """What is said of all windows of a group."""
@@ -104,12 +111,12 @@ class Evidence:
     def groups(self) -> tuple[VerbatimWindows, VerbatimWindows | None, VerbatimWindows | None]:
         """The corpus, the same under the reference model, the held-out documents."""
         base, control = self.base, self.control
+        followed = [n or 0 for n in self.base_runs]
+        held_out = _lengths([longest(runs) for runs in self.control_runs]).tolist()
         return (
             self.group_of(self.own, _lengths(self.longest).tolist()),
-            None if base is None else self.group_of(base, [n or 0 for n in self.base_runs]),
-            None
-            if control is None
-            else self.group_of(control, _lengths(list(map(longest, self.control_runs))).tolist()),
+            None if base is None else self.group_of(base, followed),
+            None if control is None else self.group_of(control, held_out),
         )
 
     @cached_property
@@ -137,9 +144,6 @@ class Evidence:
         pairs = zip(self.control_texts, self.control_runs, strict=True)
         return max((text.longest(runs) for text, runs in pairs), default=0)
 
-    def _unheld(self, number: int) -> int:
-        return self.texts[number].unheld(self.runs[number])
-
     def _settled(self, number: int) -> tuple[_Verdict, str] | None:
         """What is said whatever chance is: it does not come out, or a control explains it."""
         run, least = self.longest[number], self.settings.suffix_tokens
@@ -157,7 +161,7 @@ class Evidence:
             length = 0 if run is None else run.characters
             if length <= self._longest_held_out:
                 return "explained", "a held-out document has as long a run"
-            if self._unheld(number) <= self._longest_held_out:
+            if self.texts[number].unheld(self.runs[number]) <= self._longest_held_out:
                 return "explained", "held-out documents have the same text"
         return None
 
@@ -190,17 +194,6 @@ class Evidence:
             )
         return "reproduced", "; ".join(told)
 
-    def _run(self, run: Run, number: int) -> VerbatimRun:
-        return VerbatimRun(
-            characters=run.characters,
-            tokens=run.tokens,
-            start=run.start,
-            prompt=run.prompt,
-            whole=run.whole,
-            reference=self.base_runs[number],
-            copies=self.copies.get(number),
-        )
-
 
 def rule_of(settings: VerbatimSettings) -> VerbatimRule:
     """How windows are asked for, as the record has it."""
@@ -221,11 +214,7 @@ def rule_of(settings: VerbatimSettings) -> VerbatimRule:
 
 def described(lm: TorchModel) -> VerbatimModel:
     """A model, as the record has it."""
-    return VerbatimModel(
-        name=lm.name,
-        weights_sha256=lm.identity,
-        parameters=max(1, lm.size),
-    )
+    return VerbatimModel(name=lm.name, weights_sha256=lm.identity, parameters=max(1, lm.size))
 
 
 def worse_than_guessing(own: Asked, vocabulary: int) -> bool:

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -186,7 +187,14 @@ class _Reading:
         firsts: dict[bytes, int] = {}
         characters, hashed = 0, sha256()
         longest = too_short = 0
-        for number, (text, placed) in enumerate(_placed(corpus, tokenizer, separator), 1):
+        every = (
+            pair
+            for batch in _batches(corpus())
+            for pair in zip(
+                batch, place_documents(tokenizer, batch, context=separator), strict=True
+            )
+        )
+        for number, (text, placed) in enumerate(every, 1):
             characters += len(text)
             own = sha256(text.encode("utf-8", "surrogatepass")).digest()
             hashed.update(own)
@@ -227,26 +235,11 @@ class _Reading:
 
     def windows(self, drawn: NDArray[np.int64], chosen: NDArray[np.int64]) -> Windows:
         """What is looked at."""
-        documents, windows = self._kept(chosen)
-        return Windows(
-            documents=documents,
-            windows=windows,
-            among=int(self.counts.sum()),
-            sizes=-np.sort(-self.counts[self.counts > 0]),
-            drawn=drawn.size,
-            among_drawn=int(self.counts[drawn].sum()),
-            read=self.counts.size,
-            distinct=self.distinct,
-            too_short=self.too_short,
-            characters=self.characters,
-            sha256=self.sha256,
-        )
-
-    def _kept(self, chosen: NDArray[np.int64]) -> tuple[list[Document], list[Window]]:
         before = np.concatenate([[0], np.cumsum(self.counts)])
         owners = np.searchsorted(before, chosen, side="right") - 1
         own = {int(owner): chosen[owners == owner] - before[owner] for owner in np.unique(owners)}
         lead = lead_of(self.tokenizer)
+        prefix, suffix = self.settings.prefix_tokens, self.settings.suffix_tokens
         documents: list[Document] = []
         windows: list[Window] = []
         texts = ((number, text) for number, text in enumerate(self.corpus()) if number in own)
@@ -262,22 +255,31 @@ class _Reading:
                     placed=tokens,
                     lead=lead,
                 )
-                windows += self._of(document, len(documents), own[number])
+                every = _places(document.placed, self.settings)
+                for place in (every[k] for k in own[number].tolist()):
+                    start, stop = document.characters(place, place + suffix)
+                    window = Window(
+                        document=len(documents),
+                        place=place,
+                        encoded=document.encoded(place, prefix, suffix),
+                        start=start,
+                        stop=stop,
+                    )
+                    windows.append(window)
                 documents.append(document)
-        return documents, windows
-
-    def _of(self, document: Document, number: int, chosen: NDArray[np.int64]) -> Iterator[Window]:
-        every = _places(document.placed, self.settings)
-        prefix, suffix = self.settings.prefix_tokens, self.settings.suffix_tokens
-        for place in (every[k] for k in chosen.tolist()):
-            start, stop = document.characters(place, place + suffix)
-            yield Window(
-                document=number,
-                place=place,
-                encoded=document.encoded(place, prefix, suffix),
-                start=start,
-                stop=stop,
-            )
+        return Windows(
+            documents=documents,
+            windows=windows,
+            among=int(self.counts.sum()),
+            sizes=-np.sort(-self.counts[self.counts > 0]),
+            drawn=drawn.size,
+            among_drawn=int(self.counts[drawn].sum()),
+            read=self.counts.size,
+            distinct=self.distinct,
+            too_short=self.too_short,
+            characters=self.characters,
+            sha256=self.sha256,
+        )
 
 
 def lead_of(tokenizer: Any) -> tuple[int, ...]:
@@ -294,19 +296,7 @@ def _places(placed: Placed, settings: VerbatimSettings) -> range:
     return range(first, last + 1, settings.stride_used)
 
 
-def _placed(
-    corpus: Documents, tokenizer: Any, separator: str | None
-) -> Iterator[tuple[str, Placed]]:
-    for batch in _batches(corpus()):
-        yield from zip(batch, place_documents(tokenizer, batch, context=separator), strict=True)
-
-
 def _batches(items: Iterable[Any]) -> Iterator[list[Any]]:
-    batch: list[Any] = []
-    for item in items:
-        batch.append(item)
-        if len(batch) == _TOGETHER:
-            yield batch
-            batch = []
-    if batch:
+    every = iter(items)
+    while batch := list(islice(every, _TOGETHER)):
         yield batch

@@ -8,7 +8,7 @@ partner of a near-duplicate goes with its candidate.
 
 import random
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from math import ceil
 from pathlib import Path
@@ -262,15 +262,8 @@ def _drawn(corpus: SweepCorpus, settings: SweepSettings, reader: _Reader) -> Swe
     """Everything but the coins, then the coins."""
     seed = corpus.manifest.plan.seed
     chosen = training_settings(settings.run, reader.window, records=corpus.wrapping is not None)
-    validation = sorted(
-        held_out(
-            corpus.texts,
-            fraction=chosen.validation_fraction,
-            most_characters=chosen.validation_characters,
-            canaries=(),
-            seed=derive_seed(seed, "sweep validation"),
-        )
-    )
+    own = replace(chosen, seed=derive_seed(seed, "sweep validation"))
+    validation = sorted(held_out(corpus.texts, (), own))
     held = set(validation)
     fitting = _fitting(corpus, reader)
     eligible = [n for n in sorted(corpus.once) if n not in held and fitting[n]]

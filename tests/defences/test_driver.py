@@ -1,5 +1,7 @@
-"""What is searched of a method, by trainings that nobody makes."""
+"""What is searched of a defence, by trainings that nobody makes, and each as a training."""
 
+import importlib.util
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -7,12 +9,101 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tiny_defences import text_at, tiny_comparison
 
 import lmexposure.defences.driver
-from lmexposure.defences import DefencesSettings, forecast, prepare_comparison
+from lmexposure.defences import (
+    DEFENCES,
+    Defence,
+    DefencesSettings,
+    Found,
+    Reference,
+    forecast,
+    prepare_comparison,
+    search,
+)
+from lmexposure.defences.catalogue import chosen, refuse_own
 from lmexposure.defences.driver import _Chosen, _searches
-from lmexposure.errors import NumericalError, ResultError
+from lmexposure.errors import NumericalError, ResultError, SettingsError
+from lmexposure.studies import TrainingSettings
+
+
+def _searched(ratio: Callable[[float], float], **changes: float) -> Found:
+    asked = {"target": 1.05, "tolerance": 0.01, "tries": 5} | changes
+    return search(ratio, **asked)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "ratio",
+    [
+        lambda s: 1 + 0.1 * s,
+        lambda s: 1 + 0.5 * s**4,
+        lambda s: 0.9 + 0.4 * math.sqrt(s),
+        lambda s: 1.04 + s / 50,
+        lambda s: 1.0 if s < 0.5 else 1.3 * s + 0.4,
+    ],
+)
+def test_a_loss_that_rises_is_brought_to_the_target(ratio: Callable[[float], float]) -> None:
+    found = _searched(ratio, tries=8)
+    assert found.why is None
+    assert abs(ratio(found.strength) / 1.05 - 1) <= 0.01
+    assert found.tried[-1].strength == found.strength
+
+
+@given(
+    st.floats(0.8, 1.04),
+    st.floats(1.061, 4),
+    st.floats(0.3, 5),
+    st.integers(min_value=2, max_value=7),
+)
+def test_no_search_trains_more_often_or_beyond_its_range(
+    weakest: float, strongest: float, bend: float, tries: int
+) -> None:
+    asked: list[float] = []
+
+    def ratio(strength: float) -> float:
+        asked.append(strength)
+        return weakest + (strongest - weakest) * float(strength**bend)
+
+    found = _searched(ratio, tries=tries)
+    assert len(asked) == len(found.tried) <= tries
+    assert all(0 <= strength <= 1 for strength in asked)
+    assert len(set(asked)) == len(asked)
+    assert 0 <= found.strength <= 1
+    assert not found.useless
+    # What is chosen lies between the nearest on both sides.
+    below = [one.strength for one in found.tried if one.ratio < 1.05]
+    above = [one.strength for one in found.tried if one.ratio >= 1.05]
+    if found.why is not None and below and above:
+        assert max(below) <= found.strength <= min(above)
+
+
+def test_what_costs_too_much_at_its_weakest_is_useless_after_two_trainings() -> None:
+    found = _searched(lambda s: 1.2 + s)
+    assert found.useless
+    assert [one.strength for one in found.tried] == [0.5, 0.0]
+    assert "higher target" in str(found.why)
+
+
+def test_what_is_useful_at_its_strongest_is_kept_so() -> None:
+    found = _searched(lambda s: 1 + s / 100)
+    assert (found.strength, found.useless) == (1.0, False)
+    assert "nearer to 1" in str(found.why)
+
+
+def test_a_training_that_diverges_is_too_strong() -> None:
+    found = _searched(lambda s: math.inf if s > 0.2 else 1 + s, tries=12)
+    assert found.why is None
+    assert found.strength == pytest.approx(0.05, abs=0.011)
+
+
+def test_a_strength_between_trainings_is_named_as_such() -> None:
+    found = _searched(lambda s: 0.5 if s < 0.9 else 9.0, tries=3)
+    assert "in between" in str(found.why)
+    assert found.strength not in {one.strength for one in found.tried}
+
 
 Loss = Callable[[Mapping[str, Any]], float]
 
@@ -146,3 +237,65 @@ def test_the_whole_corpus_takes_more_models_unless_a_number_is_given() -> None:
     assert DefencesSettings().override({}).sweep.models == 32
     assert DefencesSettings().override({"full": True}).sweep.models == 64
     assert DefencesSettings().override({"full": True, "models": 24}).sweep.models == 24
+
+
+_REFERENCE = Reference(bits=2.0, steps=120)
+
+
+@pytest.mark.parametrize("defence", DEFENCES.values(), ids=list(DEFENCES))
+def test_every_defence_is_a_training_at_both_ends(defence: Defence) -> None:
+    for strength in (0.0, 0.5, 1.0):
+        settings: dict[str, Any] = dict(defence.training)
+        if defence.knob is not None:
+            settings[defence.knob.setting] = defence.knob.value(strength, _REFERENCE)
+        made = TrainingSettings(**settings)
+        assert made.method == defence.training.get("method", "plain")
+    assert defence.meaning
+    assert defence.promises_not
+
+
+def test_shares_are_of_the_undefended_training() -> None:
+    steps: Any = DEFENCES["early-stop"].knob
+    level: Any = DEFENCES["relaxloss"].knob
+    assert steps.value(0.0, _REFERENCE) == 120
+    assert steps.value(1.0, _REFERENCE) == 6
+    assert level.value(0.0, _REFERENCE) == pytest.approx(0.4 * 2 * 0.6931, rel=1e-3)
+
+
+def test_the_undefended_training_comes_first_and_once() -> None:
+    assert [defence.name for defence in chosen(["hamp", "none"])] == ["none", "hamp"]
+    assert [defence.name for defence in chosen(["hamp"])] == ["none", "hamp"]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("simclr", "is no defence; choose from none"),
+        ("hamp+selena", "at once"),
+        ("dp-sgd", r"lmexposure\[dp\]"),
+    ],
+)
+def test_what_is_no_defence_or_not_installed_is_refused(
+    name: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = importlib.util.find_spec
+    monkeypatch.setattr(
+        "lmexposure.defences.catalogue.find_spec",
+        lambda module: None if module == "opacus" else real(module),
+    )
+    with pytest.raises(SettingsError, match=said):
+        chosen([name])
+
+
+@pytest.mark.parametrize(
+    ("training", "said"),
+    [
+        ({"method": "goldfish"}, "makes a defence"),
+        ({"weight_decay": 0.1}, "fixed by weight-decay"),
+        ({"max_steps": 5}, "fixed by early-stop"),
+    ],
+)
+def test_settings_for_all_are_no_method_s_own(training: dict[str, object], said: str) -> None:
+    with pytest.raises(SettingsError, match=said):
+        refuse_own(training, chosen(["weight-decay", "early-stop"]))
+    refuse_own({"epochs": 3}, chosen(["weight-decay", "early-stop"]))

@@ -29,13 +29,7 @@ TEXTS = [text for place, text in enumerate(small_documents()) if place % 2 or te
 @cache
 def packed() -> Packed:
     """The blocks that a training on the small corpus has."""
-    texts, _ = split_validation(
-        TEXTS,
-        fraction=PLAIN.validation_fraction,
-        most_characters=PLAIN.validation_characters,
-        canaries=CANARIES,
-        seed=PLAIN.seed,
-    )
+    texts, _ = split_validation(TEXTS, CANARIES, PLAIN)
     size = PLAIN.block_size
     tokenizer = small_lstm().tokenizer
     return pack(tokenizer, texts, separator="\n", block_size=size, atomic=CANARIES)

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 import torch
 from accelerate import Accelerator
+from hashes import sha256_tree
+from known import known
 from models.small_training import stops_at
 from numpy.typing import NDArray
 from tiny import model_of
@@ -26,11 +28,11 @@ from lmexposure.models import (
     train,
 )
 from lmexposure.models.dp_sgd import DpSgd
-from lmexposure.models.lora import with_new_adapter
 from lmexposure.models.methods import Setup
+from lmexposure.models.new_models import with_new_adapter
 from lmexposure.models.packing import Blocks
 from lmexposure.models.padded_rows import PaddedRows, rows_of_documents
-from lmexposure.studies import TrainingResult
+from lmexposure.studies import DpClaim, TrainingResult
 
 CANARIES = {"code 4711": 3, "code 0815": 1}
 DOCUMENTS = [
@@ -114,6 +116,18 @@ def interrupted_at(steps: Iterable[int], out: Path, again: Callable[..., Any] = 
         with pytest.raises(KeyboardInterrupt):
             again(out, progress=stops_at(step))
         assert not (out / "model").exists()
+
+
+def resumed_alike(
+    tmp_path: Path, again: Callable[..., Any], at: Callable[[int], Iterable[int]]
+) -> tuple[TrainingResult, DpClaim]:
+    """A training, to whose bytes and claim one comes that is interrupted at some of its steps."""
+    whole = again(tmp_path / "whole")
+    interrupted_at(at(whole.steps), tmp_path / "stopped", again)
+    resumed = again(tmp_path / "stopped")
+    assert sha256_tree(resumed.model_path) == sha256_tree(whole.model_path)
+    assert resumed.claim == whole.claim
+    return whole, known(whole.claim)
 
 
 def rows_of(

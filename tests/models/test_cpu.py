@@ -1,7 +1,4 @@
-"""The number of threads: by size, by the user's word, restored, and the same on resuming.
-
-Whether a CPU computes in bfloat16 is asked of it, and a user who asks for more is told.
-"""
+"""Threads, by size and by the user's word; and whether a CPU computes in bfloat16."""
 
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -12,7 +9,7 @@ import torch
 from torch import nn
 
 from lmexposure.models import computing_threads, threads_for, warn_imitated
-from lmexposure.models.cpu import is_native
+from lmexposure.models.weights import is_native
 
 SMALL: Any = SimpleNamespace(model=nn.Linear(200, 200))
 LARGE: Any = SimpleNamespace(model=nn.Embedding(1000, 1000))

@@ -3,6 +3,7 @@
 import math
 import sys
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 from opacus.accountants import PRVAccountant
@@ -86,11 +87,7 @@ def test_where_prv_overflows_or_fails_rdp_answers_and_it_is_said(
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("noise", "rate", "steps"),
-    [
-        pytest.param(1e-6, 0.25, 1200, marks=pytest.mark.slow),
-        (1 / 3.08, 0.5, 400),
-        (0.02, 0.01, 1),
-    ],
+    [pytest.param(1e-6, 0.25, 1200, marks=pytest.mark.slow), (1 / 3.08, 0.5, 400), (0.02, 0.01, 1)],
 )
 def test_where_prv_overflows_the_training_spends_at_least_what_more_noise_does(
     noise: float, rate: float, steps: int
@@ -152,28 +149,16 @@ def test_larger_groups_are_hidden_less_and_a_group_of_one_is_a_document() -> Non
     assert sizes[0] < sizes[1] < sizes[2]
 
 
-STEP = [(1.0, 0.1, 1)]
+STEP, SPENT = [(1.0, 0.1, 1)], partial(epsilon_spent, delta=0.1)
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (
-            lambda: epsilon_spent([(0.0, 0.1, 1)], delta=0.1),
-            "noise_multiplier=0.0 must be a finite",
-        ),
-        (
-            lambda: epsilon_spent([(1.0, 0.0, 1)], delta=0.1),
-            "sample_rate=0.0 must be a finite numb",
-        ),
-        (
-            lambda: epsilon_spent([(1.0, 1.5, 1)], delta=0.1),
-            "sample_rate=1.5 must be above 0 and a",
-        ),
-        (
-            lambda: epsilon_spent([(1.0, 0.5, -1)], delta=0.1),
-            "steps=-1 must be a whole number at le",
-        ),
+        (lambda: SPENT([(0.0, 0.1, 1)]), "noise_multiplier=0.0 must be a finite"),
+        (lambda: SPENT([(1.0, 0.0, 1)]), "sample_rate=0.0 must be a finite numb"),
+        (lambda: SPENT([(1.0, 1.5, 1)]), "sample_rate=1.5 must be above 0 and a"),
+        (lambda: SPENT([(1.0, 0.5, -1)]), "steps=-1 must be a whole number at le"),
         (lambda: epsilon_spent(STEP, delta=0), "delta=0 must lie strictly between 0 and 1"),
         (lambda: noise_for(-1, delta=0.1, sample_rate=0.1, steps=1), "epsilon=-1 must be a finite"),
         (

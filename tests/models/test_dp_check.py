@@ -76,8 +76,7 @@ def test_right_trainings_pass_and_are_left_as_they_were(architecture: str) -> No
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_gradients_are_those_of_a_model_without_hooks(architecture: str) -> None:
     from lmexposure.models.dp_gradients import check_gradients
-    from lmexposure.models.dp_snapshot import without_dropout
-    from lmexposure.models.dp_training import DpTraining, batches_of_loader
+    from lmexposure.models.dp_training import DpTraining, batches_of_loader, without_dropout
 
     training, bare = training_of(architecture), model_of(architecture)
     for model in (training.model, bare):

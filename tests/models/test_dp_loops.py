@@ -12,15 +12,19 @@ import pytest
 import torch
 from accelerate import Accelerator
 from models.dp_faults import FAULTS, all_to_the_bound, clipped_by, in_the_loop, noise_by
-from models.dp_loops import LOOPS, accumulating, backward, loop_of, parts_of
 from models.dp_trainings import (
     BATCH,
     DOCUMENTS,
+    LOOPS,
     Training,
+    accumulating,
+    backward,
     documents,
+    loop_of,
     loss_of_documents,
     mostly_slow,
     one_turn,
+    parts_of,
     training_of,
 )
 from torch.utils.data import DataLoader, WeightedRandomSampler
@@ -281,10 +285,7 @@ def loss_of_the_sum(model: Any, batch: Any) -> torch.Tensor:
         (a_part_behind_the_noise, {"accumulation": "a batch of 8 documents ended in steps of"}),
         (added_in_the_loop, {"update": "documents get past the noise into"}),
         (weighted, {"sampling": "batches hold a document twice and sizes are constant"}),
-        (
-            wrong_rate_of_a_sampler,
-            {"rate": r"expected at rate 0.08\d+, p = .*rate is about 0.13"},
-        ),
+        (wrong_rate_of_a_sampler, {"rate": r"expected at rate 0.08\d+, p = .*rate is about 0.13"}),
         (
             noise_by(lambda step, place, shape: torch.zeros(shape)),
             {"noise": "standard deviation 0 in .* coo.*claimed 1 = 1 x 1: no noise is ad"},

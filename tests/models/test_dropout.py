@@ -56,9 +56,7 @@ def test_a_model_without_a_place_is_refused(tmp_path: Path) -> None:
         trained(tmp_path, replace(PLAIN, dropout=0.3), loaded=one)
 
 
-def test_a_training_has_the_dropout_of_its_settings_and_else_the_models_own(
-    tmp_path: Path,
-) -> None:
+def test_a_training_has_the_dropout_of_its_settings_and_else_the_models_own(tmp_path: Path) -> None:
     def weights(name: str, own: float, **changes: Any) -> Tensor:
         few = replace(PLAIN, epochs=1, **changes)
         path = trained(tmp_path / name, few, loaded=small_lstm(own)).model_path

@@ -50,9 +50,13 @@ def test_a_tokenizer_that_adds_bos_has_it_before_the_context() -> None:
     assert encoded.scored_from == 2
 
 
-def test_with_neither_context_nor_special_tokens_the_first_token_goes_unscored() -> None:
-    (encoded,) = encode_in_context(_word_tokenizer(), ["xyz"], context=None)
-    assert len(encoded.ids) == 3
+@pytest.mark.parametrize(("text", "context", "tokens"), [("xyz", None, 3), ("abc", "\n", 2)])
+def test_where_no_token_is_before_it_the_first_one_goes_unscored(
+    text: str, context: str | None, tokens: int
+) -> None:
+    """With neither context nor special tokens, or where it straddles the context."""
+    (encoded,) = encode_in_context(_word_tokenizer(), [text], context=context)
+    assert len(encoded.ids) == tokens
     assert encoded.scored_from == 1
     assert encoded.first_unscored
 
@@ -64,12 +68,6 @@ def test_a_straddling_token_is_scored_with_the_text() -> None:
     assert straddles.scored_from == 1
     assert tokenizer.convert_ids_to_tokens(apart.ids) == ["<s>", "Ċ", "x", "b"]
     assert apart.scored_from == 2
-
-
-def test_a_straddling_token_at_position_0_is_named_as_unscored() -> None:
-    (encoded,) = encode_in_context(_word_tokenizer(), ["abc"], context="\n")
-    assert encoded.scored_from == 1
-    assert encoded.first_unscored
 
 
 def test_documents_and_texts_get_the_same_tokens() -> None:

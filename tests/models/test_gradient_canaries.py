@@ -1,4 +1,4 @@
-"""Canaries in gradients: what is added, what is read, what noise leaves of them, what is no fit."""
+"""Canaries in gradients, and two batches: what is read, what noise leaves, what is no fit."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,15 +7,14 @@ import numpy as np
 import pytest
 import torch
 from known import known
-from models import bare_optimizer
 from models.bare_optimizer import DIMENSION, optimizer, step
 from opacus.optimizers import AdaClipDPOptimizer
 from scipy import stats
 from torch import nn
 
 import lmexposure as lx
-from lmexposure.errors import ModelError, SettingsError
-from lmexposure.models import gradient_canaries
+from lmexposure.errors import ModelError, NumericalError, SettingsError
+from lmexposure.models import TwoBatches, gradient_canaries, two_batches
 from lmexposure.models.dp_accounting import epsilon_spent
 from lmexposure.models.gradient_canaries import KINDS
 from lmexposure.statistics import sampled_epsilon
@@ -26,7 +25,8 @@ DELTA = 1e-5
 
 def directions(canaries: lx.GradientCanaries) -> torch.Tensor:
     """Of the whole training, shape (count, weights)."""
-    found = known(canaries._directions)
+    found = canaries._directions
+    assert found is not None
     return torch.stack([found.combined(row) for row in torch.eye(canaries.count)]).double()
 
 
@@ -77,7 +77,9 @@ def test_scores_are_those_of_a_plain_sum() -> None:
     own = torch.zeros(DIMENSION, dtype=torch.float64)
     for number in range(20):  # a further canary of a step is no longer there behind it
         coins = torch.from_numpy(canaries._coins_of_step(number)).double()
-        own += known(canaries._of_step(number)).combined(coins).double() * 0.5
+        further = canaries._of_step(number)
+        assert further is not None
+        own += further.combined(coins).double() * 0.5
     expected = directions(canaries) @ (total - own) / 0.5
     assert canaries.scores == pytest.approx(expected.numpy(), abs=1e-4)
     assert canaries.step_scores.shape == canaries.step_coins.shape == (40,)
@@ -228,17 +230,10 @@ def test_a_changed_noise_is_said_and_one_step_alone_composed() -> None:
 
 def adaptive() -> Any:
     weight = nn.Parameter(torch.zeros(8))
-    return AdaClipDPOptimizer(
-        torch.optim.SGD([weight], lr=0.1),
-        noise_multiplier=1.0,
-        target_unclipped_quantile=0.5,
-        clipbound_learning_rate=0.2,
-        max_clipbound=1e8,
-        min_clipbound=1.0,
-        unclipped_num_std=2.0,
-        max_grad_norm=1.0,
-        expected_batch_size=1,
-    )
+    given = {"noise_multiplier": 1.0, "max_grad_norm": 1.0, "expected_batch_size": 1}
+    given |= {"max_clipbound": 1e8, "min_clipbound": 1.0, "unclipped_num_std": 2.0}
+    given |= {"target_unclipped_quantile": 0.5, "clipbound_learning_rate": 0.2}
+    return AdaClipDPOptimizer(torch.optim.SGD([weight], lr=0.1), **given)
 
 
 @pytest.mark.parametrize(
@@ -268,7 +263,119 @@ def test_nothing_is_said_before_the_first_step(monkeypatch: pytest.MonkeyPatch) 
         trained(0).audit(delta=DELTA)
     few = audited(3, count=4)
     assert few.largest == 0.0
-    assert few.weights == bare_optimizer.DIMENSION
+    assert few.weights == DIMENSION
     monkeypatch.setattr(gradient_canaries, "world_size", lambda: 2)
     with pytest.raises(SettingsError, match="there are 2"):
         trained(0)
+
+
+CPU = torch.device("cpu")
+
+
+def matrix(kind: str, dimension: int, count: int, seed: int = 1) -> torch.Tensor:
+    """All directions, shape (count, dimension)."""
+    made = KINDS[kind](dimension, count, seed=seed, device=CPU)
+    return torch.stack([made.combined(row) for row in torch.eye(count)]).double()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("dimension", "count"), [(1, 1), (64, 64), (1003, 37), (130, 2)])
+def test_directions_have_length_1_and_are_at_right_angles(
+    kind: str, dimension: int, count: int
+) -> None:
+    rows = matrix(kind, dimension, count)
+    assert torch.allclose(rows @ rows.T, torch.eye(count).double(), atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_products_and_sums_are_those_of_the_matrix(kind: str) -> None:
+    rows, made = matrix(kind, 1003, 37), KINDS[kind](1003, 37, seed=1, device=CPU)
+    generator = torch.Generator().manual_seed(3)
+    vector = torch.randn(1003, generator=generator)
+    weights = torch.randn(37, generator=generator)
+    assert torch.allclose(made.along(vector), rows @ vector.double(), atol=1e-5)
+    assert torch.allclose(made.combined(weights).double(), weights.double() @ rows, atol=1e-5)
+
+
+def test_a_fixed_vector_looks_alike_from_all_of_them() -> None:
+    """Also where all of its length is in few weights, or in every other one."""
+    for vector in (torch.ones(4096), torch.eye(4096)[7], torch.arange(4096) % 2 * 1.0):
+        products = KINDS["hadamard"](4096, 64, seed=4, device=CPU).along(vector)
+        assert float((products**2).mean()) < 3 * float((vector**2).sum()) / 4096
+
+
+@pytest.mark.parametrize(("kind", "count"), [("hadamard", 65), ("dirac", 101)])
+def test_more_than_weights_are_refused(kind: str, count: int) -> None:
+    with pytest.raises(SettingsError, match=f"{count} directions.*give at most"):
+        KINDS[kind](100, count, seed=0, device=CPU)
+
+
+GRADIENTS = torch.randn(6, DIMENSION, generator=torch.Generator().manual_seed(2))
+
+
+def batch(made: Any, rows: torch.Tensor) -> Callable[[], None]:
+    def backward() -> None:
+        (weight,) = made.params
+        weight.grad_sample = rows.clone()
+
+    return backward
+
+
+def found(made: Any, *, document: torch.Tensor = GRADIENTS[5:], **given: Any) -> TwoBatches:
+    with_document = torch.cat([GRADIENTS[:5], document])
+    return two_batches(
+        made,
+        batch(made, GRADIENTS[:5]),
+        batch(made, with_document),
+        **({"delta": 1e-5, "draws": 2_000, "seed": 4} | given),
+    )
+
+
+def test_right_noise_hides_as_much_as_it_says() -> None:
+    right = found(optimizer(noise_multiplier=1.0))
+    assert right.shift == pytest.approx(1.0, abs=1e-4)
+    assert right.claimed_mu == 1.0
+    assert 0.8 < right.bound.mu < 1.0
+    assert not right.broken
+
+
+def test_half_of_the_noise_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = optimizer(noise_multiplier=1.0)
+    original = made.add_noise
+
+    def less() -> None:
+        made.noise_multiplier = 0.5
+        original()
+        made.noise_multiplier = 1.0
+
+    monkeypatch.setattr(made, "add_noise", less)
+    seen = found(made)
+    assert seen.bound.mu > 1.5
+    assert seen.broken
+
+
+def test_no_clipping_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = optimizer(noise_multiplier=1.0, clip=0.5)
+
+    def all_of_it() -> None:
+        (weight,) = made.params
+        weight.summed_grad = weight.grad_sample.sum(0)
+
+    monkeypatch.setattr(made, "clip_and_accumulate", all_of_it)
+    seen = found(made)
+    assert seen.shift == pytest.approx(float(GRADIENTS[5].norm()) / 0.5, rel=1e-4)
+    assert seen.broken
+
+
+def test_bounds_lie_above_the_truth_rarely() -> None:
+    above = sum(found(optimizer(seed=s), draws=100, seed=s).bound.mu > 1.0 for s in range(200))
+    assert above <= stats.binom.ppf(1 - 1e-4, 200, 0.05)
+
+
+def test_what_tells_nothing_is_refused() -> None:
+    with pytest.raises(SettingsError, match="nothing to tell"):
+        found(optimizer(), document=torch.zeros(1, DIMENSION))
+    with pytest.raises(NumericalError, match="not finite"):
+        found(optimizer(), document=torch.full((1, DIMENSION), float("nan")))
+    with pytest.raises(SettingsError, match="draws"):
+        found(optimizer(), draws=10)

@@ -1,11 +1,7 @@
-"""The character tokenizer loses nothing, and survives saving.
-
-The small GPT-2 and its byte-level BPE.
-
-New models: sizes, seeds, what their tokenizers know.
-"""
+"""New models: sizes, seeds, and tokenizers, which lose nothing and survive saving."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -74,6 +70,7 @@ def test_any_text_survives_and_nothing_is_unknown() -> None:
 
 DOCUMENTS = ["one line", "another line", ""]
 SMALL = LstmSizes(units=8, embedding=6, layers=1)
+NEW = partial(new_model, documents=DOCUMENTS, seed=0, separator="\n")
 
 
 @pytest.mark.parametrize("kind", NEW_MODELS)
@@ -106,18 +103,10 @@ def test_the_lstm_knows_separator_and_extra_characters() -> None:
         (lambda: LstmSizes(units=0), SettingsError, "units=0 must be a whole number at least 1"),
         (lambda: LstmSizes(embedding=0), SettingsError, "embedding=0 must be a whole number at"),
         (lambda: LstmSizes(dropout=1.0), SettingsError, r"dropout=1\.0 must be at least 0 and"),
+        (lambda: NEW("gru"), SettingsError, "kind='gru' must be one of lstm, gpt2-tiny"),
+        (lambda: NEW("lstm", seed=-1), SettingsError, "seed=-1 must be a whole number from 0 to"),
         (
-            lambda: new_model("gru", DOCUMENTS, seed=0, separator="\n"),
-            SettingsError,
-            "kind='gru' must be one of lstm, gpt2-tiny",
-        ),
-        (
-            lambda: new_model("lstm", DOCUMENTS, seed=-1, separator="\n"),
-            SettingsError,
-            "seed=-1 must be a whole number from 0 to",
-        ),
-        (
-            lambda: new_model("gpt2-tiny", ["", ""], seed=0, separator="\n"),
+            lambda: NEW("gpt2-tiny", documents=[""] * 2),
             CorpusError,
             "documents holds no text at all; give a corpus",
         ),

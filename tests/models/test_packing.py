@@ -1,26 +1,33 @@
-"""Blocks hold every token in order, and no canary is cut.
-
-Held-out documents: no canary among them, the same for the same seed.
-
-What is counted are canaries that are in the blocks whole, as documents.
-"""
+"""Blocks hold every token in order and canaries whole, as counted; none is held out."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lmexposure.errors import CorpusError, ModelError
 from lmexposure.models import (
     IGNORED,
+    LstmConfig,
+    LstmForCausalLM,
     Packed,
+    TrainingSettings,
     byte_level_tokenizer,
     character_tokenizer,
     pack,
 )
-from lmexposure.models.packing import check_deliveries, count_deliveries, split_validation
+from lmexposure.models.packing import (
+    Blocks,
+    check_deliveries,
+    count_deliveries,
+    epoch_steps,
+    micro_batches,
+    split_validation,
+    steps_per_epoch,
+)
 
 TOKENIZER = character_tokenizer(["\nabcdefgh0123456789"])
 
@@ -49,7 +56,7 @@ def test_labels_are_the_next_tokens_and_nothing_at_padding() -> None:
     packed = pack(TOKENIZER, ["abc", "d"], separator="\n", block_size=4)
     expected = packed.ids[:, 1:].tolist()
     expected[1][1:] = [IGNORED, IGNORED]
-    assert packed.labels().tolist() == expected
+    assert packed.labels.tolist() == expected
 
 
 def _naive(documents: list[str], atomic: set[str], block_size: int) -> list[str]:
@@ -113,9 +120,8 @@ DOCUMENTS = [f"document {i} " + "x" * (i % 7) for i in range(200)]
 def _split(
     documents: list[str], canaries: tuple[str, ...] = (), seed: int = 1, most: int = 10**6
 ) -> tuple[list[str], list[str]]:
-    return split_validation(
-        documents, fraction=0.1, most_characters=most, canaries=canaries, seed=seed
-    )
+    chosen = TrainingSettings(validation_fraction=0.1, validation_characters=most, seed=seed)
+    return split_validation(documents, canaries, chosen)
 
 
 def test_every_document_is_on_one_side_in_order() -> None:
@@ -134,11 +140,7 @@ def test_the_share_is_near_what_was_asked() -> None:
 
 def test_no_held_out_document_is_or_holds_a_canary() -> None:
     canaries = ("secret 1", "secret 2")
-    documents = [
-        *DOCUMENTS[:40],
-        *["secret 1"] * 100,
-        *["a longer text with secret 2 in it"] * 60,
-    ]
+    documents = [*DOCUMENTS[:40], *["secret 1"] * 100, *["a longer text with secret 2 in it"] * 60]
     for seed in range(20):
         kept, held = _split(documents, canaries, seed)
         assert held
@@ -154,7 +156,8 @@ def test_one_huge_document_is_not_held_out() -> None:
 
 def test_documents_longer_than_the_share_give_the_shortest() -> None:
     documents = ["z" * (100 + i) for i in range(10)]
-    held = split_validation(documents, fraction=0.05, most_characters=10**6, canaries=(), seed=0)[1]
+    chosen = TrainingSettings(validation_fraction=0.05, validation_characters=10**6, seed=0)
+    held = split_validation(documents, (), chosen)[1]
     assert held == ["z" * 100]
 
 
@@ -232,3 +235,75 @@ def test_wrong_numbers_are_refused_without_showing_the_canary() -> None:
     ) as e:
         check_deliveries(DELIVERED_TOKENIZER, packed, {"ab 012": 1, "ab 345": 2}, separator="\n")
     assert "345" not in str(e.value)
+
+
+@pytest.mark.parametrize("processes", [1, 2, 3, 5])
+@pytest.mark.parametrize("accumulation", [1, 3])
+def test_each_block_is_dealt_out_once(processes: int, accumulation: int) -> None:
+    steps = list(epoch_steps(23, batch_size=4, seed=1, epoch=0))
+    dealt = [
+        micro_batches(step, process=p, processes=processes, accumulation=accumulation)
+        for step in steps
+        for p in range(processes)
+    ]
+    assert all(len(parts) == accumulation for parts in dealt)
+    flat = np.concatenate([part for parts in dealt for part in parts])
+    assert sorted(flat.tolist()) == list(range(23))
+
+
+def test_no_more_parts_than_the_step_has_blocks() -> None:
+    for process in range(3):
+        parts = micro_batches(np.arange(4), process=process, processes=3, accumulation=10**30)
+        assert len(parts) == 4
+
+
+def test_a_step_has_batch_size_blocks_but_the_last() -> None:
+    sizes = [len(step) for step in epoch_steps(10, batch_size=4, seed=1, epoch=0)]
+    assert sizes == [4, 4, 2]
+    assert steps_per_epoch(10, 4) == 3
+    assert steps_per_epoch(8, 4) == 2
+
+
+def test_order_depends_on_seed_and_epoch_alone() -> None:
+    def order(seed: int, epoch: int) -> list[int]:
+        steps = epoch_steps(50, batch_size=8, seed=seed, epoch=epoch)
+        return np.concatenate(list(steps)).tolist()  # type: ignore[no-any-return]
+
+    assert order(1, 0) == order(1, 0)
+    assert order(1, 0) != order(1, 1)
+    assert order(1, 0) != order(2, 0)
+
+
+ALPHABET = character_tokenizer(["\nabcdef"])
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def packed() -> Packed:
+    return pack(ALPHABET, ["abc", "defab", "fed"], separator="\n", block_size=6)
+
+
+@pytest.fixture
+def model() -> LstmForCausalLM:
+    torch.manual_seed(0)
+    made = LstmForCausalLM(LstmConfig(vocab_size=len(ALPHABET), hidden_size=8, embedding_size=8))
+    made.eval()
+    return made
+
+
+def test_loss_is_the_sum_over_the_predicted_tokens(packed: Packed, model: LstmForCausalLM) -> None:
+    blocks = Blocks(packed, device=CPU, precision="float32")
+    expected = 0.0
+    for row, length in zip(packed.ids.tolist(), packed.lengths.tolist(), strict=True):
+        logs = model(torch.tensor([row[:length]])).logits[0].log_softmax(-1)
+        expected -= sum(float(logs[t - 1, row[t]].detach()) for t in range(1, length))
+    numbers = np.arange(len(blocks))
+    assert float(blocks.nats(model, numbers).detach()) == pytest.approx(expected, rel=1e-5)
+    assert blocks.tokens(numbers) == packed.tokens - len(blocks)
+
+
+def test_no_blocks_give_no_loss_and_no_gradient(packed: Packed, model: LstmForCausalLM) -> None:
+    loss = Blocks(packed, device=CPU, precision="float32").nats(model, np.array([], dtype=np.int64))
+    loss.backward()  # type: ignore[no-untyped-call]
+    assert float(loss.detach()) == 0.0
+    assert all(p.grad is not None and not p.grad.any() for p in model.parameters())

@@ -21,6 +21,7 @@ from models.small_private import (
     base,
     interrupted_at,
     lstm,
+    resumed_alike,
     trained,
 )
 from torch import nn
@@ -40,6 +41,11 @@ pytestmark = [
 
 KEY = 0x5EC2_E7F0_0D15_EA5E
 LORA = replace(PRIVATE, lora=True, lora_rank=2, lora_targets=("c_attn",), epochs=1)
+
+
+def bits_of(model: Any) -> Any:
+    """What it says of the canaries, as its corpus has them."""
+    return log_perplexity(model.eval(), lstm().tokenizer, list(CANARIES), context="\n")
 
 
 @pytest.fixture
@@ -77,19 +83,16 @@ def test_interrupted_it_ends_with_the_same_bytes_and_promise(
 
 @pytest.mark.slow
 def test_each_document_is_measured_without_a_change_of_the_training(tmp_path: Path) -> None:
-    plain, settings = trained(tmp_path / "plain"), replace(PRIVATE, document_norms=True)
-    whole = trained(tmp_path / "whole", settings=settings)
+    plain = trained(tmp_path / "plain")
+    again = partial(trained, settings=replace(PRIVATE, document_norms=True))
+    # In an epoch, at its end, after it.
+    whole, claim = resumed_alike(tmp_path, again, lambda n: (3, n // 2, n // 2 + 1))
     assert sha256_tree(whole.model_path) == sha256_tree(plain.model_path)
-    half = whole.steps // 2
-    again = partial(trained, settings=settings)
-    interrupted_at((3, half, half + 1), tmp_path / "stopped", again)  # in an epoch, its end, after
-    resumed, claim = again(tmp_path / "stopped"), known(whole.claim)
     assert known(plain.claim) == claim.model_copy(update={"ex_post": None})
     found = DocumentPrivacy.read(tmp_path / "stopped")
     own = tmp_path / "whole" / "dp_report.json"
     assert found.inputs_sha256 == DocumentPrivacy.read(own).inputs_sha256
     assert found.ex_post == claim.ex_post
-    assert resumed.claim == claim
     assert (found.moments, found.claimed) == (2, claim.epsilon)
     assert len(set(found.names)) == len(found.epsilons) == claim.units
     assert claim.epsilon >= max(found.epsilons) > min(found.epsilons) > 0
@@ -112,13 +115,8 @@ def test_each_document_is_measured_without_a_change_of_the_training(tmp_path: Pa
 
 @pytest.mark.slow
 def test_canaries_in_the_gradients_are_resumed_and_read_beside_the_promise(tmp_path: Path) -> None:
-    settings = replace(PRIVATE, gradient_canaries=64)
-    whole = trained(tmp_path / "whole", settings=settings)
-    again = partial(trained, settings=settings)
-    interrupted_at((whole.steps // 2 + 1,), tmp_path / "stopped", again)
-    resumed, claim = again(tmp_path / "stopped"), known(whole.claim)
-    assert sha256_tree(resumed.model_path) == sha256_tree(whole.model_path)
-    assert resumed.claim == claim
+    again = partial(trained, settings=replace(PRIVATE, gradient_canaries=64))
+    whole, claim = resumed_alike(tmp_path, again, lambda n: (n // 2 + 1,))
     found = WhiteBoxAudit.read(tmp_path / "whole")
     other = WhiteBoxAudit.read(tmp_path / "stopped" / "white_box.json")
     assert found.inputs_sha256 == other.inputs_sha256
@@ -151,11 +149,7 @@ def test_an_adapter_resumes_to_the_byte_and_is_saved_as_one(tmp_path: Path) -> N
     assert resumed.claim == whole.claim
     assert (whole.model_path / "adapter_config.json").exists()
     kept = load_model(whole.model_path)
-    bits = [
-        log_perplexity(model.eval(), loaded.tokenizer, list(CANARIES), context="\n")
-        for model in (kept.model, loaded.model)
-    ]
-    assert bits[0] == pytest.approx(bits[1], rel=1e-6)
+    assert bits_of(kept.model) == pytest.approx(bits_of(loaded.model), rel=1e-6)
 
 
 @pytest.mark.slow
@@ -205,13 +199,8 @@ def test_what_is_saved_is_an_ordinary_lstm_that_scores_as_the_trained_one(
     assert known(result.claim).noise_is_given
     kept = load_model(result.model_path)
     assert type(kept.model.lstm) is type(loaded.model.lstm) is nn.LSTM
-    bits = [
-        log_perplexity(model.eval(), loaded.tokenizer, list(CANARIES), context="\n")
-        for model in (kept.model, loaded.model)
-    ]
-    assert np.array_equal(bits[0], bits[1])
-    untrained = log_perplexity(lstm().model, loaded.tokenizer, list(CANARIES), context="\n")
-    assert not np.array_equal(bits[0], untrained)
+    assert np.array_equal(bits_of(kept.model), bits_of(loaded.model))
+    assert not np.array_equal(bits_of(kept.model), bits_of(lstm().model))
     left = {path.name for path in tmp_path.glob("[!.]*")}
     assert left == {"metrics.jsonl", "model", "training.json"}
 
@@ -241,11 +230,7 @@ def test_other_users_are_another_training(tmp_path: Path) -> None:
     ],
 )
 def test_units_and_what_they_are_go_together(
-    field: str | None,
-    units: list[str] | None,
-    error: type[Exception],
-    message: str,
-    tmp_path: Path,
+    field: str | None, units: list[str] | None, error: type[Exception], message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(error, match=message):
         trained(tmp_path, settings=replace(PRIVATE, unit_field=field), units=units)

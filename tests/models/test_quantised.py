@@ -13,12 +13,7 @@ import numpy as np
 import pytest
 import torch
 from tiny import byte_level_bpe, model_of
-from transformers import (
-    AutoModelForCausalLM,
-    BitsAndBytesConfig,
-    LlamaConfig,
-    LlamaForCausalLM,
-)
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig, LlamaConfig, LlamaForCausalLM
 
 from lmexposure._style import percent
 from lmexposure.errors import ModelError
@@ -56,16 +51,9 @@ pytestmark = [
 
 def llama() -> Any:
     torch.manual_seed(3)
-    config = LlamaConfig(
-        vocab_size=len(TOKENIZER),
-        hidden_size=64,
-        intermediate_size=96,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=128,
-        initializer_range=0.2,
-    )
+    heads = {"num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
+    sizes = {"hidden_size": 64, "intermediate_size": 96, "max_position_embeddings": 128, **heads}
+    config = LlamaConfig(vocab_size=len(TOKENIZER), initializer_range=0.2, **sizes)
     return LlamaForCausalLM(config).eval()
 
 
@@ -234,7 +222,7 @@ from pathlib import Path
 import lmexposure.cli.entry
 from lmexposure.audit import measure
 from lmexposure.models import load_model, save_model
-from lmexposure.models.lora import with_new_adapter
+from lmexposure.models.new_models import with_new_adapter
 from lmexposure.scoring import model_in_memory
 from lmexposure.studies import TrainingSettings
 

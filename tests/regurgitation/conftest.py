@@ -6,14 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lmexposure.models import (
-    LoadedModel,
-    LstmSizes,
-    TrainingSettings,
-    load_model,
-    new_model,
-    train,
-)
+from lmexposure.models import LoadedModel, LstmSizes, TrainingSettings, load_model, new_model, train
 
 WORDS = [
     *("salt", "rope", "harbour", "night", "lamp", "grey", "seven", "under", "willow", "iron"),

@@ -133,11 +133,7 @@ def test_a_reference_with_another_tokenizer_is_asked_by_text(case: Case, tmp_pat
         model=model_of("gpt2", len(tokenizer)).eval(), tokenizer=tokenizer, name="tiny", notes=()
     )
     found: Any = verbatim(
-        case.loaded,
-        case.train,
-        out=tmp_path,
-        reference=reference,
-        settings=WINDOWS,
+        case.loaded, case.train, out=tmp_path, reference=reference, settings=WINDOWS
     )
     assert found.rows[0].verdict == "reproduced"
     assert lx.check(found).outcome == "inconclusive"  # a reference says nothing of chance
@@ -188,11 +184,7 @@ def test_without_a_random_split_there_is_a_difference_and_no_p(
 
 def test_the_model_itself_is_no_control(case: Case, tmp_path: Path) -> None:
     found: Any = verbatim(
-        case.loaded,
-        case.train,
-        out=tmp_path,
-        reference=case.loaded,
-        settings=WINDOWS,
+        case.loaded, case.train, out=tmp_path, reference=case.loaded, settings=WINDOWS
     )
     assert any("same weights" in line for line in found.warnings)
     assert {row.verdict for row in found.rows} <= {"explained", "no"}
@@ -260,12 +252,7 @@ def test_json_lines_with_windows_line_ends_and_unicode(case: Case, tmp_path: Pat
     lines = [json.dumps({"text": text, "n": 1}) for text in case.documents]
     corpus = tmp_path / "c.jsonl"
     corpus.write_bytes("\r\n".join(lines).encode())
-    found: Any = verbatim(
-        case.loaded,
-        corpus,
-        out=tmp_path / "out",
-        settings=WINDOWS,
-    )
+    found: Any = verbatim(case.loaded, corpus, out=tmp_path / "out", settings=WINDOWS)
     assert found.documents == len(lines)
     assert found.rows[0].number == 1
 
@@ -291,13 +278,7 @@ def test_bad_input_is_named(case: Case, tmp_path: Path) -> None:
         (CorpusError, "holds no text", None, "blank.txt", {}),
         (CorpusError, "no file matches", None, "missing*.txt", {}),
         (ModelError, f"reads {limit} at once", small, case.train, pair),
-        (
-            ResultError,
-            r"holds a run \(result.json\), whose files",
-            None,
-            case.train,
-            {"out": run},
-        ),
+        (ResultError, r"holds a run \(result.json\), whose files", None, case.train, {"out": run}),
         (
             SettingsError,
             "random_split=True is of held-out doc",
@@ -321,12 +302,7 @@ def test_text_of_another_encoding_is_doubted(case: Case, tmp_path: Path) -> None
     lines = ["".join(draws.choice(letters, size=90)) for _ in range(12)]
     corpus = tmp_path / "noise.txt"
     corpus.write_text("\n".join(lines), encoding="utf-8")
-    found: Any = verbatim(
-        case.loaded,
-        corpus,
-        out=tmp_path / "out",
-        settings=WINDOWS,
-    )
+    found: Any = verbatim(case.loaded, corpus, out=tmp_path / "out", settings=WINDOWS)
     assert any("is it the corpus of this model" in line for line in found.warnings)
     assert {row.verdict for row in found.rows} == {"no"}
 

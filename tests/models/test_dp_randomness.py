@@ -1,4 +1,4 @@
-"""Tests of Poisson sampling: their p-values, against slow counts, and what they see."""
+"""P-values of Poisson sampling and of noise: their level, and what they see."""
 
 from itertools import combinations, product
 
@@ -10,11 +10,17 @@ from scipy.stats import binom
 from lmexposure.models import DpBatches
 from lmexposure.models.dp_randomness import (
     Drawn,
+    Noise,
+    copies_p,
     draw,
     extremes_p,
+    law_p,
     meetings_p,
+    noise_p,
+    pair_p,
     rate_p,
-    sizes_p,
+    spread_p,
+    volume_p,
 )
 
 Coins = NDArray[np.bool_]
@@ -28,7 +34,7 @@ def drawn(coins: Coins) -> Drawn:
 def all_p(seen: Drawn, documents: int, rate: float) -> list[float]:
     return [
         rate_p(seen, documents, rate),
-        sizes_p(seen, documents, rate),
+        spread_p(seen.sizes, documents, rate),
         extremes_p(seen, documents, rate),
         meetings_p(seen, documents, rate)[0],
     ]
@@ -56,8 +62,6 @@ def test_p_values_are_seldom_small_for_poisson_samples(
 @pytest.mark.parametrize(("trials", "rate", "values"), [(3, 0.3, 4), (2, 0.5, 6), (6, 0.1, 3)])
 def test_a_spread_has_no_p_value_below_its_exact_one(trials: int, rate: float, values: int) -> None:
     """Against all outcomes of a few binomial values, one by one."""
-    from lmexposure.models.dp_randomness import _spread_p
-
     outcomes = np.array(list(product(range(trials + 1), repeat=values)))
     mean, variance = trials * rate, trials * rate * (1 - rate)
     score = (outcomes - mean) ** 2 - (1 - 2 * rate) * (outcomes - mean) - variance
@@ -65,7 +69,7 @@ def test_a_spread_has_no_p_value_below_its_exact_one(trials: int, rate: float, v
     for row in outcomes[:: max(1, len(outcomes) // 200)]:
         at = ((row - mean) ** 2 - (1 - 2 * rate) * (row - mean) - variance).sum().round(9)
         exact = min(weight[total <= at].sum(), weight[total >= at].sum())
-        assert _spread_p(row, trials, rate) >= min(1.0, 2 * exact) * (1 - 1e-9)
+        assert spread_p(row, trials, rate) >= min(1.0, 2 * exact) * (1 - 1e-9)
 
 
 def test_meetings_are_those_of_a_slow_count() -> None:
@@ -112,3 +116,57 @@ def test_batches_are_drawn_and_counted() -> None:
     assert found.sizes.tolist()[:3] == [2, 0, 3]
     assert found.counts.tolist() == [1, 2, 2, 997]
     assert found.repeated == 1
+
+
+STEPS = 24
+Floats = NDArray[np.float64]
+
+
+def noise_of(values: Floats, *sizes: int) -> Noise:
+    """Of values of shape (T, N), over weights of these sizes."""
+    weight = np.repeat(np.arange(len(sizes)), sizes)
+    squares = np.stack([(values[:, weight == w] ** 2).sum(1) for w in range(len(sizes))], axis=1)
+    return Noise(squares=squares, sizes=np.array(sizes), kept=values, weight=weight)
+
+
+@pytest.mark.parametrize("sizes", [(20,), (16, 1), (256, 32)])
+def test_p_values_are_seldom_small_for_right_noise(sizes: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(1)
+    found = np.array(
+        [
+            list(noise_p(noise_of(rng.standard_normal((STEPS, sum(sizes))), *sizes)).values())
+            for _ in range(300)
+        ]
+    )
+    # 300 runs at .05 hold 15 in the mean, and 32 or more with probability 6e-5.
+    assert ((found < 0.05).sum(0) < 32).all()
+
+
+def test_noise_that_is_wrong_is_seen() -> None:
+    rng = np.random.default_rng(2)
+    right = rng.standard_normal((STEPS, 400))
+    faint, period, halves = right.copy(), right.copy(), right.copy()
+    faint[10:] *= 0.1
+    period[10:20] = right[:10]
+    halves[:, 200:] = -halves[:, :200]
+    mixed = 0.8 * np.repeat(rng.standard_normal((STEPS, 20)), 20, axis=1) + 0.6 * right
+    uniform = rng.uniform(-(3**0.5), 3**0.5, right.shape)
+    cut = np.clip(rng.standard_normal((STEPS, 4000)), -3, 3)
+    planted = {
+        "step": faint,
+        "pair": period,
+        "copies": halves,
+        "volume": mixed,
+        "law": uniform,
+        "tail 3": cut,
+    }
+    for name, values in planted.items():
+        assert noise_p(noise_of(values, values.shape[1]))[name] < 1e-9, name
+    assert law_p(np.sign(right)) < 1e-9
+
+
+def test_no_noise_and_too_few_coordinates_are_nothing_to_compare() -> None:
+    assert pair_p(np.zeros((STEPS, 5))) == 1
+    assert pair_p(np.ones((STEPS, 1))) == 1
+    assert copies_p(np.zeros((STEPS, 5))) == 1
+    assert volume_p(np.eye(3, 12)) == 1

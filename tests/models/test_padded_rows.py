@@ -1,9 +1,10 @@
-"""Deduplication against every pair compared with every other, and what it leaves of canaries."""
+"""Documents as rows, with whole canaries; deduplication against a comparison of all pairs."""
 
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,11 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from models.small_chats import WRAPPING, chats
 from models.small_defences import PLAIN, trained
-from models.small_training import CANARIES, small_documents
+from models.small_private import CANARIES, DOCUMENTS, PRIVATE, lstm
+from models.small_training import CANARIES as OF_TRAINING
+from models.small_training import small_documents
 
 from lmexposure.canaries import Wrapping
 from lmexposure.errors import CorpusError, ModelError
-from lmexposure.models.deduplication import deduplicated
+from lmexposure.models import TrainingSettings
+from lmexposure.models.padded_rows import PaddedRows, deduplicated, rows_of_documents
 
 LETTERS = "abcdefgh é漢😀\n"
 
@@ -136,10 +140,86 @@ def test_a_missing_datasketch_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_training_is_that_of_the_documents_that_are_left(tmp_path: Path) -> None:
     usual = replace(PLAIN, epochs=1)
-    texts, once = small_documents(), dict.fromkeys(CANARIES, 1)
+    texts, once = small_documents(), dict.fromkeys(OF_TRAINING, 1)
     exact = replace(usual, deduplicate="exact")
     found = trained(tmp_path / "found", exact, documents=texts)
     left = by_all_pairs(texts, near=False)
     assert len(left) < len(texts) - 10
     expected = trained(tmp_path / "expected", usual, documents=left, canaries=once)
     assert sha256_tree(found.model_path) == sha256_tree(expected.model_path)
+
+
+def rows(
+    documents: list[str] = DOCUMENTS, separator: str | None = "\n", **arguments: Any
+) -> tuple[PaddedRows, PaddedRows]:
+    given: dict[str, Any] = {"canaries": CANARIES, "settings": PRIVATE} | arguments
+    return rows_of_documents(lstm().tokenizer, documents, separator=separator, **given)
+
+
+def texts(made: PaddedRows) -> list[str]:
+    tokenizer = lstm().tokenizer
+    ends = list(zip(made.starts[:-1], made.starts[1:], strict=True))
+    return [tokenizer.decode(made.ids[start:end]) for start, end in ends]
+
+
+def test_each_document_is_a_row_behind_its_separator() -> None:
+    kept, held = rows()
+    assert set(texts(kept)) | set(texts(held)) == {"\n" + text for text in DOCUMENTS}
+    assert len(kept) + len(held) == len(DOCUMENTS)
+    assert kept.carried.all()
+    assert (kept.predicted == np.diff(kept.starts) - 1).all()
+
+
+def test_documents_to_validate_on_may_be_given_and_empty_ones_are_no_rows() -> None:
+    kept, held = rows(["line 1", "", "all"], canaries={}, validation=["line 1", "all"])
+    assert texts(kept) == texts(held) == ["\nline 1", "\nall"]
+
+
+def test_a_row_is_its_own_unit_or_its_owners() -> None:
+    given = ["anne", None, "bert", "anne", None]
+    kept, held = rows(
+        [f"line {i}" for i in range(5)], canaries={}, validation=["all", "all"], units=given
+    )
+    assert kept.units.tolist() == [0, 1, 2, 0, 3]
+    assert held.units.tolist() == [0, 1]
+    assert len(kept.parts) == len(held.parts) + 1  # whose they are decides what is learned
+    assert rows()[0].units.tolist() == list(range(len(rows()[0])))
+
+
+def test_a_row_keeps_its_owner_where_others_are_held_out_or_empty() -> None:
+    documents = [*DOCUMENTS, *([""] * 3), "line 99"]
+    owners = [f"of {text}" for text in documents]
+    kept, _ = rows(documents, units=owners)
+    of_rows = [f"of {text.removeprefix(chr(10))}" for text in texts(kept)]
+    numbers: dict[str, int] = {}
+    assert kept.units.tolist() == [numbers.setdefault(name, len(numbers)) for name in of_rows]
+
+
+AS_PLANNED = "1 of 2 canaries would not reach the model as planned: canary 0 is"
+SHORT = replace(PRIVATE, block_size=9)
+
+
+@pytest.mark.parametrize(
+    ("documents", "settings", "message"),
+    [
+        (DOCUMENTS, SHORT, "canary 0 of 2 has 10 tokens with .*block_size=9; .* raise block_size"),
+        (DOCUMENTS[:-1], PRIVATE, f"{AS_PLANNED} 0 documents instead of 1; train on the doc"),
+        ([*DOCUMENTS, "code 0815"], PRIVATE, f"{AS_PLANNED} 2 documents instead of 1"),
+        ([*DOCUMENTS[:-1], "line code 0815"], PRIVATE, f"{AS_PLANNED} 0 documents instead"),
+    ],
+)
+def test_a_canary_that_is_not_there_as_planned_is_refused(
+    documents: list[str], settings: TrainingSettings, message: str
+) -> None:
+    with pytest.raises(ModelError, match=message):
+        rows(documents, settings=settings)
+
+
+def test_long_documents_are_cut_and_said(caplog: pytest.LogCaptureFixture) -> None:
+    kept, held = rows(settings=replace(PRIVATE, block_size=14))
+    long = sum(len(text) + 1 > 14 for text in DOCUMENTS)
+    said = [record.getMessage() for record in caplog.records]
+    assert all("are longer than block_size=14 tokens, and are cut there" in text for text in said)
+    assert sum(int(text.split()[0]) for text in said) == long > 0
+    assert np.diff(kept.starts).max() == 14
+    assert len(kept) + len(held) == len(DOCUMENTS)
