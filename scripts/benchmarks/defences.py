@@ -13,7 +13,6 @@ import numpy as np
 from harness import Claims, Namespace
 from sweep_kinds import corpus_lines
 
-from lmexposure import sweep
 from lmexposure.audit import run
 from lmexposure.canaries import Manifest
 from lmexposure.cli.console import say
@@ -21,6 +20,7 @@ from lmexposure.defences import DefencesSettings, compare_defences
 from lmexposure.models import encode_in_context, left_out, load_model
 from lmexposure.scoring import details_of_encoded
 from lmexposure.studies import Defences, RunSettings, SweepResult, SweepSettings
+from lmexposure.sweeps import sweep
 
 ARGUMENTS = {
     "models": 16,
