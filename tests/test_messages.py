@@ -41,7 +41,7 @@ REPORTS = {
     "audit/identifier_comparison.py": {"_GIVE_SPLIT"},
     "core/charts/chart.py": {"_ids", "_say"},  # ids of a drawing
     "core/charts/style.py": {"VARIABLES"},
-    "studies/canife.py": {"_MORE", "_no_noise", "_of_epsilon"},
+    "studies/canife.py": {"_MORE", "_of_epsilon", "checks"},
     "studies/defences.py": {"checks"},
     "studies/dp.py": {"checks"},
     "studies/exposure/check_classes.py": {"_MORE_CANARIES"},
@@ -56,7 +56,7 @@ REPORTS = {
     "studies/exposure/result.py": {"_UNKNOWN", "_undecided", "_after_a_pass"},
     "studies/exposure/tables.py": {"_SIGNS", "_of_references"},
     "studies/setting_words.py": {"set_words"},
-    "studies/sweep.py": {"steps", "_differences"},
+    "studies/sweep.py": {"steps", "beside"},
     "studies/sweep_checks.py": {"_untested"},
     "studies/verbatim_record.py": {"_longest_check", "_share_check"},
     "studies/white_box.py": {"_MORE", "_check"},
@@ -72,6 +72,10 @@ def flags_in(node: ast.AST, name: str = "", *, within: bool = False) -> Iterator
         case ast.Expr(value=ast.Constant()):
             return
         case ast.Call(func=ast.Name(id=called)) if called in _DECLARED:
+            return
+        case ast.Call(func=ast.Name(id="replace"), keywords=words) if any(
+            word.arg == "help" for word in words
+        ):
             return
         case ast.Constant(value=str(text)):
             if _FLAG.search(text) and (within or not _NAME.fullmatch(text)):
