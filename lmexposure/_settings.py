@@ -14,9 +14,12 @@ from functools import partial
 from operator import index
 from pathlib import Path
 from types import UnionType
-from typing import Any, TypeVar, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
-from lmexposure._validate import flag, integer, one_of, text
+from annotated_types import Interval
+
+from lmexposure._types import BigInteger, Count, Found, Rows
+from lmexposure._validate import LARGEST_SEED, flag, integer, one_of, text
 from lmexposure.errors import SettingsError
 
 T = TypeVar("T")
@@ -41,6 +44,7 @@ class Setting:
     # reads the flag's text, given the name; None: the command line does, by the type
     parse: Rule | None
     kind: Any  # the type of its value, without None
+    recorded: bool  # whether a file says it; not what changes speed alone, or is a secret
 
     def check(self, value: object) -> None:
         """Refuse a value out of range."""
@@ -68,6 +72,22 @@ class Setting:
     def beginning(self, default: object) -> "Setting":
         """The same with another default, which says itself what it comes to."""
         return self if default == self.default else replace(self, default=default, usual="")
+
+    @property
+    def in_file(self) -> Any:
+        """The type of its value in a file, with the range that its rule has."""
+        limits = self.rule.keywords if isinstance(self.rule, partial) else {}
+        kind = self.kind
+        if "allowed" in limits:
+            kind = Literal[limits["allowed"]]
+        elif limits.get("high") == LARGEST_SEED:
+            kind = BigInteger
+        elif limits:
+            kind = Annotated[Count, Interval(ge=limits["low"], le=limits["high"])]
+        elif get_origin(kind) is tuple:
+            rows: Any = Rows  # of a type that is known when this runs
+            kind = rows[get_args(kind)[0]]
+        return kind | None if self.default is None or self.takes_none else kind
 
     @property
     def range(self) -> str:
@@ -119,6 +139,7 @@ def setting(  # noqa: PLR0913 - what is declared of a setting, each by its name
     metavar: str = "",
     parse: Rule | None = None,
     secret: bool = False,
+    recorded: bool = True,
 ) -> T:
     """A field of a record of settings; see `Setting`."""
     declared = {
@@ -129,6 +150,7 @@ def setting(  # noqa: PLR0913 - what is declared of a setting, each by its name
         "flag": flag_name,
         "metavar": metavar,
         "parse": parse,
+        "recorded": recorded and not secret,
     }
     made: T = field(default=default, repr=not secret, metadata={_KEY: declared})
     return made
@@ -174,6 +196,7 @@ class Part:
     names: Collection[str] | None  # that can be given; None: all of them
     without: Collection[str]  # but these
     as_given: bool  # it holds those alone that were given, by name
+    recorded: bool  # whether a file says it
 
     def settings(self, made: object) -> dict[str, Setting]:
         """What can be given of it, by name, with the defaults that this one has."""
@@ -188,9 +211,11 @@ def part(
     names: Collection[str] | None = None,
     without: Collection[str] = (),
     as_given: bool = False,
+    recorded: bool = True,
 ) -> dict[str, Part]:
     """What a field that holds other settings has as its metadata; see `Part`."""
-    return {_PART: Part(record=record, names=names, without=without, as_given=as_given)}
+    held = Part(record=record, names=names, without=without, as_given=as_given, recorded=recorded)
+    return {_PART: held}
 
 
 def parts_of(record: type) -> dict[str, Part]:
@@ -233,8 +258,31 @@ def settings_left_out(record: type) -> set[str]:
     return names - set(settings_taken(record))
 
 
-class Settings:
-    """What a person may choose: a frozen dataclass whose fields are settings and parts."""
+_AS_GIVEN = dict[str, bool | int | float | str | Rows[int | float | str] | None]
+
+
+class Settings(Found):
+    """What a person may choose: a frozen dataclass whose fields are settings and parts.
+
+    A record holds it as it is, and a file all of it but what is not `recorded`.
+    """
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: object, handler: Any) -> dict[str, Any]:
+        made = super().__get_pydantic_core_schema__(source, handler)
+        own, told, parts = handler.resolve_ref_schema(made), settings_of(cls), parts_of(cls)
+        kept = []
+        for declared in own["schema"]["fields"]:
+            name = declared["name"]
+            if (told | parts)[name].recorded:
+                kept.append(declared)
+            if name in told:
+                declared["schema"] = handler.generate_schema(told[name].in_file)
+            elif parts[name].as_given:
+                declared["schema"] = handler.generate_schema(_AS_GIVEN)
+        own["schema"]["fields"] = kept
+        own["fields"] = [declared["name"] for declared in kept]
+        return made
 
     @staticmethod
     def completed(values: Mapping[str, object]) -> Mapping[str, object]:
@@ -287,8 +335,9 @@ def settings_in(
 
 
 def own_values(record: object) -> dict[str, Any]:
-    """The values of a record's own settings, by name, without those of its parts."""
-    return {name: getattr(record, name) for name in settings_of(type(record))}
+    """The values of a record's own settings that a file says, without those of its parts."""
+    told = settings_of(type(record)).items()
+    return {name: getattr(record, name) for name, setting in told if setting.recorded}
 
 
 def plain_numbers(value: Any) -> Any:
@@ -296,6 +345,16 @@ def plain_numbers(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return type(value)(map(plain_numbers, value))
     return index(value) if hasattr(value, "__index__") and not isinstance(value, bool) else value
+
+
+def recorded_values(record: object) -> dict[str, Any]:
+    """What a file says of settings, those of its parts among them, each by its own name."""
+    values = own_values(record)
+    for name, held in parts_of(type(record)).items():
+        inner = getattr(record, name)
+        if held.recorded:
+            values |= inner if held.as_given else recorded_values(inner)
+    return values
 
 
 def check_settings(record: object) -> None:

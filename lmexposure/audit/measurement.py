@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from threading import RLock
@@ -176,7 +176,7 @@ def _measure_loaded(  # noqa: PLR0913 (what `measure` takes, checked)
     beside = None if base is None else Base(lm=base(manifest=manifest))
     inputs = _inputs_sha256(lm, manifest, settings, context, beside)
     if out is not None and (before := finished(Path(out), inputs)) is not None:
-        mend_record(Path(out), settings.record())
+        mend_record(Path(out), settings)
         return before
     with nullcontext() if out is None else MeasurementDirectory.held(out, inputs) as directory:
         measurement = _Measurement(
@@ -234,7 +234,7 @@ def _measured(
         manifest_sha256=manifest.sha256,
         scores_sha256=None,
         model=_model(lm, out, validation),
-        settings=settings.record(threads=threads),
+        settings=replace(settings, threads=threads),
         formats=tuple(part.record for part in estimates),
         canaries=tuple(canary for part in estimates for canary in part.canaries),
         summary=tuple(row for part in estimates for row in part.summary),

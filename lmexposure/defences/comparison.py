@@ -7,7 +7,7 @@ The table has a row a method, from its sweep and its one run.
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -17,6 +17,7 @@ import numpy as np
 from lmexposure._files import PRIVATE, atomic_write, canonical_json, sha256_bytes, sha256_file
 from lmexposure._integrity import check_seal, read_sealed, write_sealed
 from lmexposure._record import JsonValue
+from lmexposure._settings import changed, recorded_values
 from lmexposure._style import count, visible
 from lmexposure._written import remove
 from lmexposure.audit import plan_of, training_settings
@@ -130,7 +131,7 @@ class Comparison:
 
 def _trained(run: RunSettings, training: Mapping[str, object]) -> RunSettings:
     """A run whose training has these settings too."""
-    return replace(run, training={**run.training, **training})
+    return changed(run, {"training": {**run.training, **training}})
 
 
 def prepare_comparison(corpus: Files, *, out: str | Path, settings: DefencesSettings) -> Comparison:
@@ -197,7 +198,7 @@ def _asked(settings: DefencesSettings, files: Sequence[Path]) -> dict[str, JsonV
             raise CorpusError(
                 f"cannot read the corpus {path}: {failure.strerror}; give a text file"
             ) from failure
-    return _flat(settings) | {"corpus": hashes}
+    return _decisive(settings) | {"corpus": hashes}
 
 
 def _clear_left(out: Path) -> None:
@@ -212,14 +213,10 @@ def _clear_left(out: Path) -> None:
         remove(out / name)
 
 
-def _flat(settings: DefencesSettings) -> dict[str, Any]:
+def _decisive(settings: DefencesSettings) -> dict[str, Any]:
     """What decides a comparison, by the names that a person gives them."""
-    own = {
-        name: value for name, value in asdict(settings).items() if name not in ("sweep", "methods")
-    }
-    sweep = settings.sweep.record().model_dump(mode="json")
-    of_run: dict[str, Any] = sweep.pop("run")
-    return own | sweep | of_run
+    resolved = replace(settings, sweep=settings.sweep.resolved())
+    return {name: v for name, v in recorded_values(resolved).items() if name != "methods"}
 
 
 def _slice(files: Sequence[Path], out: Path, settings: DefencesSettings) -> Path:

@@ -1,16 +1,17 @@
 """What a person may choose, each declared once: what is inserted, trained and measured."""
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Literal
 
 from lmexposure._quantiles import fewest_refits
 from lmexposure._settings import (
-    Rule,
     Settings,
     build,
     check_settings,
     choice,
+    own_values,
     part,
     refuse_unknown,
     setting,
@@ -20,6 +21,7 @@ from lmexposure._settings import (
     whole_numbers,
     words,
 )
+from lmexposure._style import Value
 from lmexposure._validate import (
     LARGEST_NUMBER,
     LARGEST_SEED,
@@ -28,6 +30,7 @@ from lmexposure._validate import (
     day,
     delta_of_dp,
     fraction,
+    integer,
     of_type,
     positive,
     text,
@@ -35,10 +38,6 @@ from lmexposure._validate import (
 from lmexposure.canaries import ADAPTERS, FORMS, KINDS, UNIFORM, layouts_listed
 from lmexposure.errors import SettingsError
 from lmexposure.studies.training_settings import TRAINING, TrainingSettings
-
-if TYPE_CHECKING:
-    from lmexposure.studies.exposure.record import MeasureOptions
-    from lmexposure.studies.exposure.run_record import RunOptions
 
 # The panels of a command's help.
 HIDDEN, MEASURING = "What is hidden", "Measuring"
@@ -65,12 +64,12 @@ MEASURE_SETTINGS = "MeasureSettings(...), such as MeasureSettings(references=100
 ESTIMATES = ("auto", "exact", "importance", "sampled", "skew_normal", "certificate")
 
 
-def _without_search(rule: Rule) -> Rule:
+def _without_search(rule: Callable[..., object]) -> Callable[..., None]:
     """The rule of a budget; a refused one may be meant to leave the search out."""
 
-    def check(name: str, value: object) -> None:
+    def check(name: str, value: object, **limits: int) -> None:
         try:
-            rule(name, value)
+            rule(name, value, **limits)
         except SettingsError as failure:
             raise SettingsError(
                 f"{failure}; to leave the exact search out, choose estimate='importance' "
@@ -139,7 +138,7 @@ class MeasureSettings(Settings):
         None,
         "model steps for the exact search of a format",
         panel=MEASURING,
-        rule=_without_search(whole(1, LARGEST_SEED)),
+        rule=partial(_without_search(integer), low=1, high=LARGEST_SEED),
         usual="by the size of the model",
     )
     budget_seconds: float | None = setting(
@@ -203,7 +202,12 @@ class MeasureSettings(Settings):
         usual="as the manifest or the rows say",
     )
     scoring_batch: int | None = setting(
-        None, "texts in a forward pass", panel=MACHINE, rule=whole(1), usual="found by trial"
+        None,
+        "texts in a forward pass",
+        panel=MACHINE,
+        rule=whole(1),
+        usual="found by trial",
+        recorded=False,
     )
     threads: int | None = setting(
         None, _THREADS, panel=MACHINE, rule=whole(1, MOST_THREADS), usual=_USUAL_THREADS
@@ -276,28 +280,9 @@ class MeasureSettings(Settings):
         whole = min(max(by_size, _FEWEST_STEPS), _MOST_STEPS)
         return self.budget_steps or (whole // _TENTH if self.quick else whole)
 
-    def record(self, *, threads: int | None = None) -> "MeasureOptions":
-        """What a result says of them, all but what changes speed; `threads` None: not known."""
-        from lmexposure.studies.exposure.record import MeasureOptions  # brings pydantic
-
-        return MeasureOptions.model_validate({**self._by_file_names(), "threads": threads})
-
     def decisive(self) -> dict[str, object]:
         """The settings that decide the numbers, for the hash of a result's inputs."""
-        values = self._by_file_names()
-        del values["threads"]
-        if not self.quick:
-            del values["quick"]  # as before there was one: the hash is then the same
-        if self.left_context is None:
-            del values["left_context"]
-        return values
-
-    def _by_file_names(self) -> dict[str, object]:
-        """All but what changes speed alone, by the names that files have."""
-        names = {"bootstrap_seed": "seed", "estimate": "method"}
-        values = asdict(self)
-        del values["scoring_batch"]
-        return {names.get(name, name): value for name, value in values.items()}
+        return {name: value for name, value in own_values(self).items() if name != "threads"}
 
 
 def _kind(name: str, value: str) -> None:
@@ -494,10 +479,11 @@ class RunSettings(Settings):
     layers: int = setting(2, "layers of the LSTM", panel=TRAINING, rule=whole(1, 1000))
     units: int = setting(200, "units of the LSTM", panel=TRAINING, rule=whole(1, 100_000))
     measure: MeasureSettings = field(
-        default_factory=MeasureSettings, metadata=part(MeasureSettings, without=("threads",))
+        default=MeasureSettings(),
+        metadata=part(MeasureSettings, without=("threads",), recorded=False),
     )
     """What is measured."""
-    training: Mapping[str, object] = field(
+    training: Mapping[str, Value] = field(
         default_factory=dict,
         metadata=part(TrainingSettings, without=("seed", "threads", "delta"), as_given=True),
     )
@@ -526,7 +512,12 @@ class RunSettings(Settings):
         usual="all of it on the device",
     )
     threads: int | None = setting(
-        None, _THREADS, panel=MACHINE, rule=whole(1, MOST_THREADS), usual=_USUAL_THREADS
+        None,
+        _THREADS,
+        panel=MACHINE,
+        rule=whole(1, MOST_THREADS),
+        usual=_USUAL_THREADS,
+        recorded=False,
     )
     offline: bool = setting(False, "never ask a model hub", panel=MACHINE)
     revision: str | None = setting(
@@ -540,7 +531,9 @@ class RunSettings(Settings):
         of_type("measure", self.measure, MeasureSettings, MEASURE_SETTINGS)
         if not isinstance(self.training, Mapping):
             raise SettingsError(f"training={self.training!r} must be a table of settings by name")
-        check_training(self.training)
+        training = {name: _without_lists(value) for name, value in self.training.items()}
+        check_training(training)
+        object.__setattr__(self, "training", training)
 
     @property
     def per_class(self) -> int:
@@ -588,28 +581,17 @@ class RunSettings(Settings):
         """The formats of uniform fills; none where no kind is."""
         return self.formats if UNIFORM in self.kinds else ()
 
-    def to_dict(self) -> dict[str, object]:
-        """All settings, defaults included, as plain values; but never the inclusion seed."""
-        values: dict[str, object] = asdict(self)
-        del values["inclusion_seed"]
-        return values | {"canaries": self.per_class, "training": dict(self.training)}
-
-    def record(self) -> "RunOptions":
-        """What run.json says of them: all but inclusion seed, threads and what is measured."""
-        from lmexposure._record import plain  # brings pydantic
-        from lmexposure.studies.exposure.run_record import RunOptions
-
-        values = self.to_dict()
-        del values["measure"], values["threads"]
-        fixed = self.inclusion_probability is None
-        counted = {"canaries": self.per_class, "candidates": None}
-        if not fixed:
-            counted = {"canaries": None, "candidates": self.per_class}
-        return RunOptions.model_validate(plain(values | counted))
+    def resolved(self) -> "RunSettings":
+        """The same, with the number of canaries: what a run's record says of them."""
+        return replace(self, canaries=self.per_class)
 
 
 # What a training decides of how records become rows, and a manifest may not know.
 SETTINGS_OF_ROWS = ("loss", "rendering", "chat_template", "chat_date")
+
+
+def _without_lists(value: object) -> object:
+    return tuple(value) if isinstance(value, list) else value
 
 
 def check_training(values: Mapping[str, object]) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from lmexposure._quantiles import unseen_share
 from lmexposure._record import JsonValue
-from lmexposure._settings import Setting, settings_of
+from lmexposure._settings import Setting, own_values, settings_of
 from lmexposure._style import (
     Value,
     count,
@@ -593,8 +593,7 @@ def sweep_origin_facts(result: SweepNumbers) -> tuple[Fact, ...]:
 
 def _own(result: SweepNumbers) -> dict[str, Value]:
     """Settings of the sweep alone; its coins are in the plan."""
-    names = (name for name in settings_of(SweepSettings) if name != "inclusion_seed")
-    return {name: getattr(result.settings, name) for name in names}
+    return own_values(result.settings)
 
 
 def _of_each_run(result: SweepNumbers) -> dict[str, Value]:

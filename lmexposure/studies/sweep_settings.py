@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from lmexposure._settings import (
     Settings,
@@ -11,16 +10,12 @@ from lmexposure._settings import (
     numbers,
     part,
     setting,
-    settings_of,
     settings_taken,
     whole,
 )
 from lmexposure._validate import LARGEST_SEED, coverage, fraction, of_type, text
 from lmexposure.errors import SettingsError
 from lmexposure.studies.settings import MeasureSettings, RunSettings
-
-if TYPE_CHECKING:
-    from lmexposure.studies.sweep_record import SweepOptions
 
 SWEEPING = "Sweep"  # the panel of a command's help
 # With fewer, no canary is in two others and out of two others for each model that is left out.
@@ -209,13 +204,6 @@ class SweepSettings(Settings):
             return self.population
         return min(MOST_POPULATION, int(POPULATION_SHARE * documents))
 
-    def record(self) -> "SweepOptions":
-        """What plan.json says of them: all but the seed of the coins, which it has as coins."""
-        from lmexposure.studies.sweep_record import SweepOptions  # brings pydantic
-
-        values = {
-            name: getattr(self, name)
-            for name in settings_of(SweepSettings)
-            if name != "inclusion_seed"
-        }
-        return SweepOptions(**values, run=self.run.record())
+    def resolved(self) -> "SweepSettings":
+        """The same, with the number of canaries: what a sweep's records say of them."""
+        return replace(self, run=self.run.resolved())

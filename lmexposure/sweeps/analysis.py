@@ -4,6 +4,7 @@ And what a reader must know: too few models, lost ones, coins that decide nothin
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from math import comb
 
 import numpy as np
@@ -17,10 +18,10 @@ from lmexposure.studies import (
     FailedModel,
     SweepEpsilon,
     SweepModel,
-    SweepOptions,
     SweepPlan,
     SweepResult,
     SweepScore,
+    SweepSettings,
     SweepText,
     Utility,
     WorstText,
@@ -158,10 +159,9 @@ def _utility(models: Sequence[SweepModel]) -> Utility:
     )
 
 
-def _shown(settings: SweepOptions) -> SweepOptions:
+def _shown(settings: SweepSettings) -> SweepSettings:
     """Without a seed that was chosen: whoever has it, and the formats, can draw the secrets."""
-    run = settings.run.model_copy(update={"seed": None})
-    return settings.model_copy(update={"run": run})
+    return replace(settings, run=replace(settings.run, seed=None))
 
 
 _MUCH = 0.1  # of what a model learns; more canaries than that make it another model

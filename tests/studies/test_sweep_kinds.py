@@ -1,5 +1,6 @@
 """What each kind of canary shows, in words: the strongest first, and only what its coins allow."""
 
+from dataclasses import replace
 from typing import Any
 
 from exposure.charts.made import texts
@@ -85,8 +86,8 @@ def test_every_form_of_the_report_has_the_table() -> None:
 
 def _with_run(**settings: Any) -> SweepResult:
     result = made_sweep()
-    run = result.settings.run.model_copy(update=settings)
-    return sweep_with(result, settings=result.settings.model_copy(update={"run": run}))
+    run = replace(result.settings.run, **settings)
+    return sweep_with(result, settings=replace(result.settings, run=run))
 
 
 def test_the_command_names_every_kind_and_what_it_reads() -> None:
@@ -111,7 +112,7 @@ def test_what_no_kind_reads_is_left_out() -> None:
 
 def test_shares_are_in_the_command() -> None:
     result = made_sweep()
-    settings = result.settings.model_copy(update={"shares": (1.0, 0.5, 0.0)})
+    settings = replace(result.settings, shares=(1.0, 0.5, 0.0))
     assert "--set shares=1.0,0.5,0.0" in sweep_command(sweep_with(result, settings=settings), "s")
 
 

@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
 _READ: frozenset[Place] = frozenset({"md", "html"})
 _SHOWN = ("median", "interval", "p_value", "exact", "guesses")
-# Of `MeasureOptions`: what decides how near an estimate comes to the exposure.
+# Of `MeasureSettings`: what decides how near an estimate comes to the exposure.
 _MEASURED = (
-    *("method", "draws", "extraction", "guesses"),
+    *("estimate", "draws", "extraction", "guesses"),
     *("budget_steps", "budget_seconds", "live_states", "quick"),
 )
 # Of `ContextRecord`: what decides a log-perplexity, whoever knew it.

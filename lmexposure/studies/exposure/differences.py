@@ -103,7 +103,7 @@ def differences(
         _difference(_Side(results[0], key), _Side(result, key), names[0], name, level)
         for result, name in zip(results[1:], names[1:], strict=True)
         # A curve errs alike for a whole class, which no test of its canaries tells from memory.
-        if result.settings.method == results[0].settings.method != "skew_normal"
+        if result.settings.estimate == results[0].settings.estimate != "skew_normal"
         for key in _classes(results[0], result)
     ]
     return _with_adjusted(found)
