@@ -45,11 +45,18 @@ class Setting:
     parse: Rule | None
     kind: Any  # the type of its value, without None
     recorded: bool  # whether a file says it; not what changes speed alone, or is a secret
+    remedy: str  # what else may be meant where a value is refused
 
     def check(self, value: object) -> None:
         """Refuse a value out of range."""
-        if value is not None or self.default is not None:
+        if value is None and self.default is None:
+            return
+        try:
             self.rule(self.name, value)
+        except SettingsError as failure:
+            if not self.remedy:
+                raise
+            raise SettingsError(f"{failure}; {self.remedy}") from None
 
     @property
     def shown_default(self) -> str:
@@ -140,6 +147,7 @@ def setting(  # noqa: PLR0913 - what is declared of a setting, each by its name
     parse: Rule | None = None,
     secret: bool = False,
     recorded: bool = True,
+    remedy: str = "",
 ) -> T:
     """A field of a record of settings; see `Setting`."""
     declared = {
@@ -151,6 +159,7 @@ def setting(  # noqa: PLR0913 - what is declared of a setting, each by its name
         "metavar": metavar,
         "parse": parse,
         "recorded": recorded and not secret,
+        "remedy": remedy,
     }
     made: T = field(default=default, repr=not secret, metadata={_KEY: declared})
     return made
@@ -358,13 +367,15 @@ def recorded_values(record: object) -> dict[str, Any]:
 
 
 def check_settings(record: object) -> None:
-    """Hold every setting of a record against its own rule; a list becomes a tuple."""
+    """Hold every setting of a record against its own rule; a list becomes a tuple, 1 a 1.0."""
     for name, declared in settings_of(type(record)).items():
-        value = getattr(record, name)
-        if isinstance(value, list):
-            value = tuple(value)
-            object.__setattr__(record, name, value)  # it is frozen from here on
+        given = getattr(record, name)
+        value: Any = tuple(given) if isinstance(given, list) else given
         declared.check(value)
+        if declared.kind is float and value is not None:
+            value = float(value)
+        if value is not given:
+            object.__setattr__(record, name, value)  # it is frozen from here on
 
 
 def whole(low: int, high: int | None = None) -> Rule:

@@ -173,7 +173,6 @@ if TYPE_CHECKING:
         VerbatimDocument,
         VerbatimModel,
         VerbatimPassages,
-        VerbatimRule,
         VerbatimRun,
         VerbatimWindows,
     )

@@ -139,7 +139,6 @@ from lmexposure.studies.verbatim_record import SeenFrom as SeenFrom
 from lmexposure.studies.verbatim_record import VerbatimDocument as VerbatimDocument
 from lmexposure.studies.verbatim_record import VerbatimModel as VerbatimModel
 from lmexposure.studies.verbatim_record import VerbatimPassages as VerbatimPassages
-from lmexposure.studies.verbatim_record import VerbatimRule as VerbatimRule
 from lmexposure.studies.verbatim_record import VerbatimRun as VerbatimRun
 from lmexposure.studies.verbatim_record import VerbatimWindows as VerbatimWindows
 from lmexposure.studies.verbatim_settings import VERBATIM as VERBATIM

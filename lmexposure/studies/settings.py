@@ -1,8 +1,7 @@
 """What a person may choose, each declared once: what is inserted, trained and measured."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Literal
 
 from lmexposure._quantiles import fewest_refits
@@ -30,7 +29,6 @@ from lmexposure._validate import (
     day,
     delta_of_dp,
     fraction,
-    integer,
     of_type,
     positive,
     text,
@@ -55,6 +53,9 @@ _CANARIES = 10  # per class, where no number is given
 
 _MOST = 10**8  # of anything that is held in memory
 
+_WITHOUT_SEARCH = (
+    "to leave the exact search out, choose estimate='importance' or estimate='sampled'"
+)
 _THREADS = "threads of the CPU; what is resumed keeps its own"
 _USUAL_THREADS = "1 for a small model, else all"
 
@@ -62,21 +63,6 @@ _USUAL_THREADS = "1 for a small model, else all"
 MEASURE_SETTINGS = "MeasureSettings(...), such as MeasureSettings(references=1000)"
 
 ESTIMATES = ("auto", "exact", "importance", "sampled", "skew_normal", "certificate")
-
-
-def _without_search(rule: Callable[..., object]) -> Callable[..., None]:
-    """The rule of a budget; a refused one may be meant to leave the search out."""
-
-    def check(name: str, value: object, **limits: int) -> None:
-        try:
-            rule(name, value, **limits)
-        except SettingsError as failure:
-            raise SettingsError(
-                f"{failure}; to leave the exact search out, choose estimate='importance' "
-                "or estimate='sampled'"
-            ) from None
-
-    return check
 
 
 def _nats(name: str, value: object) -> None:
@@ -138,14 +124,16 @@ class MeasureSettings(Settings):
         None,
         "model steps for the exact search of a format",
         panel=MEASURING,
-        rule=partial(_without_search(integer), low=1, high=LARGEST_SEED),
+        rule=whole(1, LARGEST_SEED),
+        remedy=_WITHOUT_SEARCH,
         usual="by the size of the model",
     )
     budget_seconds: float | None = setting(
         None,
         "seconds after which each search ends; another machine may then show other methods",
         panel=MEASURING,
-        rule=_without_search(positive),
+        rule=positive,
+        remedy=_WITHOUT_SEARCH,
         usual="no limit",
     )
     live_states: int | None = setting(

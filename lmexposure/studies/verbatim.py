@@ -46,6 +46,7 @@ from lmexposure.studies.verbatim_record import (
     verbatim_checks,
     within,
 )
+from lmexposure.studies.verbatim_settings import RULE
 
 if TYPE_CHECKING:
     from lmexposure.core.charts import Chart
@@ -179,7 +180,7 @@ class VerbatimRecord(VerbatimNumbers):
         greedy = corpus.greedy / max(1, corpus.windows)
         yield Number(name="greedy windows", value=greedy, **worse)  # type: ignore[arg-type]
         ends = {"low": share.low, "high": share.high} if share.low < share.high else {}
-        name = f"windows in {short(self.rule.tries)} tries"
+        name = f"windows in {short(self.settings.tries)} tries"
         yield Number(name=name, value=share.share, **ends, **worse)  # type: ignore[arg-type]
         memorised = float(sum(row.verdict == "memorised" for row in self.rows))
         yield Number(name="documents called memorised", value=memorised, **worse)  # type: ignore[arg-type]
@@ -197,7 +198,7 @@ class VerbatimRecord(VerbatimNumbers):
             "reference": reference,
             "held-out documents": None if self.held_out is None else self.held_out.documents,
             "windows": self.corpus.windows,
-            "level": self.level,
+            "level": self.settings.level,
         }
 
     def beside(self, others: "Sequence[tuple[str, Study]]") -> Iterator[Section]:
@@ -209,7 +210,7 @@ class VerbatimRecord(VerbatimNumbers):
                     f"{name} is of other documents ({short_hash(look.corpus_sha256)}) than "
                     f"{looks[0][0]} ({short_hash(self.corpus_sha256)}); compare looks at one corpus"
                 )
-            if look.rule != self.rule:
+            if any(getattr(look.settings, n) != getattr(self.settings, n) for n in RULE):
                 raise SettingsError(
                     f"{name} asked for its windows otherwise than {looks[0][0]}; look again with "
                     "the same settings"
@@ -278,7 +279,7 @@ def sections_of(record: VerbatimNumbers) -> list[Section]:
             id="groups",
             title="What comes out, and what any model would say",
             text=_DOUBT,
-            table=Table(groups, _group_columns(record.rule.tries)),
+            table=Table(groups, _group_columns(record.settings.tries)),
             chart=lambda: _tries_chart(record),
             notes=tuple(notes_of(record)),
         ),
@@ -343,7 +344,7 @@ def _group_columns(tries: int) -> list[Column]:
 
 def notes_of(record: VerbatimNumbers) -> Iterator[str]:
     """What the heads of the groups mean, and what the controls say."""
-    rule = record.rule
+    rule = record.settings
     top = "all tokens" if rule.top_k is None else f"the {rule.top_k} likeliest tokens"
     yield (
         f"a window: {rule.prefix_tokens} tokens of a document as the prompt, and the "
@@ -360,7 +361,7 @@ def notes_of(record: VerbatimNumbers) -> Iterator[str]:
     if record.runs is not None:
         yield _test_words(record.runs)
     if record.group is not None:
-        yield _group_words(record.group, record.level)
+        yield _group_words(record.group, record.settings.level)
 
 
 def _test_words(test: RunTest) -> str:
@@ -480,14 +481,14 @@ def _curve(record: VerbatimNumbers) -> Section:
 
 
 def _near(record: VerbatimNumbers) -> Section:
-    rule = record.rule
+    rule = record.settings
     return Section(
         id="near",
         title=f"Within {count(rule.distance, 'edit')}",
         table=Table(record.near, _NEAR),
         notes=(
             f"chance that one sample is within {count(rule.distance, 'edit')} of the suffix "
-            f"({rule.metric} distance in tokens), at {percent(record.level)}; known to: the "
+            f"({rule.metric} distance in tokens), at {percent(rule.level)}; known to: the "
             "probability whose fate a beam has settled, the rest is sampled",
         ),
     )

@@ -1,6 +1,6 @@
 """What a person may choose of a look for memorised text."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from lmexposure._settings import (
     Settings,
@@ -17,6 +17,11 @@ from lmexposure.studies.settings import RunSettings
 
 VERBATIM = "Memorised text"  # the panel of a command's help
 METRICS = ("levenshtein", "hamming")
+# What has to be the same of looks that are set side by side.
+RULE = (
+    *("prefix_tokens", "suffix_tokens", "stride", "temperature", "top_k", "top_p", "tries"),
+    *("chance", "distance", "metric"),
+)
 # Settings of runs that it takes over: what the documents are, and how models are loaded.
 OF_RUNS = (
     "layout",
@@ -163,7 +168,9 @@ class VerbatimSettings(Settings):
         panel=VERBATIM,
         rule=fraction,
     )
-    run: RunSettings = field(default_factory=RunSettings, metadata=part(RunSettings, names=OF_RUNS))
+    run: RunSettings = field(
+        default=RunSettings(), metadata=part(RunSettings, names=OF_RUNS, recorded=False)
+    )
     """Layout, text field, and how models are loaded."""
 
     def __post_init__(self) -> None:
@@ -175,7 +182,6 @@ class VerbatimSettings(Settings):
                 f"{self.suffix_tokens}; give fewer edits, or longer suffixes"
             )
 
-    @property
-    def stride_used(self) -> int:
-        """Tokens between two windows."""
-        return self.stride or self.suffix_tokens
+    def resolved(self) -> "VerbatimSettings":
+        """The same, with the tokens between two windows: what the record of a look says of them."""
+        return replace(self, stride=self.stride or self.suffix_tokens)
