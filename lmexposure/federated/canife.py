@@ -163,21 +163,13 @@ def _trained(asked: _Asked, work: Work[Canife], mode: int, progress: Said | None
 
 
 def _record(audit: FederatedAudit, inputs: str, clients: int, weights: int) -> Canife:
-    settings = audit.settings
     return Canife.now(
         inputs_sha256=inputs,
         clients=audit.clients,
         aside=clients - audit.clients,
         weights=weights,
-        rounds=settings.rounds,
-        client_rate=settings.client_rate,
-        local_epochs=settings.local_epochs,
-        local_batch=settings.local_batch,
-        clip=settings.clip,
-        noise_multiplier=settings.noise_multiplier,
-        delta=settings.delta,
-        frozen=audit.canife.frozen,
-        significance=audit.canife.significance,
+        training=audit.settings,
+        attacks=audit.canife,
         attacked=audit.rounds,
         attainable=audit.attainable,
         losses=audit.losses,

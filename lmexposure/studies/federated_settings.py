@@ -66,6 +66,7 @@ class FederatedSettings(Settings):
         "seed of weights, clients, coins and noise",
         panel=FEDERATED,
         rule=whole(0, LARGEST_SEED),
+        recorded=False,
     )
 
     def __post_init__(self) -> None:
@@ -112,7 +113,11 @@ class CanifeSettings(Settings):
         0.05, "how often, at most, a bound lies above the truth", panel=CANIFE, rule=fraction
     )
     canary_seed: int = setting(
-        0, "seed of canaries and their coins", panel=CANIFE, rule=whole(0, LARGEST_SEED)
+        0,
+        "seed of canaries and their coins",
+        panel=CANIFE,
+        rule=whole(0, LARGEST_SEED),
+        recorded=False,
     )
 
     def __post_init__(self) -> None:
