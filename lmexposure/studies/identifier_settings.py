@@ -48,7 +48,7 @@ class IdentifierSettings(Settings):
         "text", "the field of a record that holds the text", panel=IDENTIFIERS, rule=text
     )
     run: RunSettings = field(
-        default_factory=RunSettings, metadata=part(RunSettings, names=_LOADING)
+        default=RunSettings(), metadata=part(RunSettings, names=_LOADING, recorded=False)
     )
     """How both models are loaded."""
 

@@ -195,7 +195,7 @@ def test_a_base_that_is_null_does_not_make_it_membership(corpus: Path, tmp_path:
     for line in keyed_lines(1):
         assert line.split()[3] not in written.read_text()
     with pytest.raises(ResultError, match=r"its base was given, and now it is not"):
-        compared(base(), corpus, out=tmp_path)
+        compared(reader(), corpus, out=tmp_path)
     assert compared(reader(), corpus, base=base(), out=tmp_path) == record
 
 
