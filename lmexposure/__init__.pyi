@@ -97,6 +97,7 @@ def compare_defences(
     tolerance: float = 0.01,
     tries: int = 5,
     fpr: float = 0.01,
+    delta: float = 1e-05,
     full: bool = False,
     characters: int = 50000,
     repeated: int = 10,

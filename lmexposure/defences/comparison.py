@@ -215,8 +215,8 @@ def _clear_left(out: Path) -> None:
 
 def _decisive(settings: DefencesSettings) -> dict[str, Any]:
     """What decides a comparison, by the names that a person gives them."""
-    resolved = replace(settings, sweep=settings.sweep.resolved())
-    return {name: v for name, v in recorded_values(resolved).items() if name != "methods"}
+    values = recorded_values(settings.resolved())
+    return {name: value for name, value in values.items() if name != "methods"}
 
 
 def _slice(files: Sequence[Path], out: Path, settings: DefencesSettings) -> Path:

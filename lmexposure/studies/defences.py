@@ -18,6 +18,7 @@ from lmexposure._record import (
     Sha256,
     Share,
 )
+from lmexposure._settings import recorded_values
 from lmexposure._style import (
     LABELS,
     MISSING,
@@ -46,6 +47,7 @@ from lmexposure.core import (
     Thresholds,
 )
 from lmexposure.core import Number as MainNumber
+from lmexposure.studies.defences_settings import DefencesSettings
 from lmexposure.studies.sweep_settings import SCORES
 
 if TYPE_CHECKING:
@@ -185,9 +187,7 @@ class Defences(Dated):
         ),
     }
 
-    fpr: Rate  # false-positive rate of all TPRs
-    level: Rate  # of the intervals
-    tolerance: Rate  # how far from its target a method may be and still be ranked
+    settings: DefencesSettings  # what was asked for, but for a seed
     # documents, characters: of the corpus that was read
     documents: Positive
     characters: Positive
@@ -220,11 +220,14 @@ class Defences(Dated):
         undefended, *others = self.ranked
         if not others:
             return "no defence is at the target: nothing is ranked"
-        best, head = others[0], f"TPR at FPR {percent(self.fpr)}"
+        best, head = others[0], f"TPR at FPR {percent(self.settings.fpr)}"
         if best.strongest is None or undefended.strongest is None:
             return "no attack has a number at this FPR: nothing is ranked"
         beside = f"without a defence {number(_tpr(undefended.strongest), 3)}"
-        if len(alike := alike_to(best, [*others, undefended], level=self.level)) == 1:
+        if (
+            len(alike := alike_to(best, [*others, undefended], level=self.settings.sweep.level))
+            == 1
+        ):
             return (
                 f"of the canaries {visible(best.name)} shows least: {head} "
                 f"{number(_tpr(best.strongest), 3)}, {beside}; it is told from every other method "
@@ -256,9 +259,9 @@ class Defences(Dated):
 
     def asked(self) -> Mapping[str, JsonValue]:
         """What decided the comparison."""
-        names = ("fpr", "level", "tolerance", "documents", "characters", "canaries")
+        read = {name: getattr(self, name) for name in ("documents", "characters", "canaries")}
         methods = ", ".join(row.name for row in self.rows)
-        return {"methods": methods, **{name: getattr(self, name) for name in names}}
+        return {**recorded_values(self.settings), **read, "methods": methods}
 
     def checks(self, limits: Thresholds) -> Iterator[Check | str]:
         """What the defence that shows least still shows, against the rate that is allowed."""
@@ -297,7 +300,7 @@ class Defences(Dated):
             threshold=most,
             reason=sentence(
                 f"the strongest attack finds {number(attack.tpr, 3)} of the canaries of "
-                f"{visible(name)} at FPR {percent(self.fpr)}, with the interval "
+                f"{visible(name)} at FPR {percent(self.settings.fpr)}, with the interval "
                 f"{interval(low, high, 3)}, {said} the {short(most)} allowed{also}"
             ),
             asked=True,
@@ -305,7 +308,7 @@ class Defences(Dated):
 
     def document(self) -> Document:
         """The table of methods at the target, those that are not, and how settings were found."""
-        table = _table(self.fpr)
+        table = _table(self.settings.fpr)
         sections = [
             Section(
                 id="methods",
@@ -362,7 +365,7 @@ class Defences(Dated):
         yield Section(
             id="attacks",
             title="All attacks on canaries",
-            table=Table(every, _attacks(self.fpr)),
+            table=Table(every, _attacks(self.settings.fpr)),
             notes=(_ANSWERS,),
         )
         yield Section(
@@ -380,10 +383,10 @@ class Defences(Dated):
 
     def _notes(self) -> Iterator[str]:
         among = max((a.among for row in self.rows for a in row.attacks), default=1)
-        level = percent(self.level)
+        asked, level = self.settings, percent(self.settings.sweep.level)
         yield (
             "validation loss in bits a token, lower = more useful; × none: as a multiple of the "
-            f"models without a defence; ranked are methods within {percent(self.tolerance)} of "
+            f"models without a defence; ranked are methods within {percent(asked.tolerance)} of "
             "their target"
         )
         yield (
@@ -393,8 +396,8 @@ class Defences(Dated):
         yield (
             "p, more than the lowest: how often chance alone puts the defence with the lowest TPR "
             "so far below this method, model by model on the same canaries, paid for all attacks "
-            f"and defences; the two are told apart where it is at most {short(1 - self.level)}, or "
-            "their intervals do not overlap; no other order is a finding"
+            "and defences; the two are told apart where it is at most "
+            f"{short(1 - asked.sweep.level)}, or their intervals do not overlap; no other order is a finding"
         )
         yield (
             f"documents: ordinary ones, by LiRA on log-perplexity, at {level}: the average that "
@@ -422,7 +425,7 @@ class Defences(Dated):
         known = [(row, row.strongest) for row in rows if row.strongest is not None]
         if not known:
             return None
-        fpr = percent(self.fpr)
+        fpr = percent(self.settings.fpr)
         told = [
             f"{visible(row.name)} {number(best.tpr, 3)} ({interval(best.low, best.high, 3)}), "
             f"documents {number(row.population, 3)}"
@@ -453,7 +456,7 @@ class Defences(Dated):
             rows=[(label(row), marks(row)) for row in rows],
             series=("canaries, strongest attack", "ordinary documents"),
             axis="True-positive rate, higher = shows more",
-            chance=self.fpr,
+            chance=self.settings.fpr,
         )
 
 

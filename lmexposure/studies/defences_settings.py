@@ -81,6 +81,12 @@ class DefencesSettings(Settings):
         panel=COMPARING,
         rule=_rate,
     )
+    delta: float = setting(
+        1e-5,
+        "of dp-sgd, the delta of the epsilon that is claimed, at most 1 / documents",
+        panel=COMPARING,
+        rule=fraction,
+    )
     full: bool = setting(
         False,
         f"read the whole corpus, with {_FULL} models of each method where --models is not given",
@@ -111,6 +117,10 @@ class DefencesSettings(Settings):
         twice = sorted({name for name in self.methods if self.methods.count(name) > 1})
         if twice:
             raise SettingsError(f"methods names {twice[0]} twice; name each once")
+
+    def resolved(self) -> "DefencesSettings":
+        """The same, with the number of canaries: what decides a comparison."""
+        return replace(self, sweep=self.sweep.resolved())
 
     @staticmethod
     def completed(values: Mapping[str, object]) -> Mapping[str, object]:

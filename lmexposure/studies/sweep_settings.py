@@ -207,3 +207,7 @@ class SweepSettings(Settings):
     def resolved(self) -> "SweepSettings":
         """The same, with the number of canaries: what a sweep's records say of them."""
         return replace(self, run=self.run.resolved())
+
+    def without_seed(self) -> "SweepSettings":
+        """Of a seed that was chosen: whoever has it, and the formats, can draw the secrets."""
+        return replace(self, run=replace(self.run, seed=None))

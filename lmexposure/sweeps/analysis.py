@@ -4,7 +4,6 @@ And what a reader must know: too few models, lost ones, coins that decide nothin
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from math import comb
 
 import numpy as np
@@ -21,7 +20,6 @@ from lmexposure.studies import (
     SweepPlan,
     SweepResult,
     SweepScore,
-    SweepSettings,
     SweepText,
     Utility,
     WorstText,
@@ -79,7 +77,7 @@ def analyse(
         plan_sha256=plan.sha256,
         manifest_sha256=plan.manifest_sha256,
         matrices_sha256=whole.sha256,
-        settings=_shown(plan.settings),
+        settings=plan.settings.without_seed(),
         models=len(models),
         failed=tuple(sorted(failed, key=lambda model: model.number)),
         canaries=len(canaries.texts),
@@ -157,11 +155,6 @@ def _utility(models: Sequence[SweepModel]) -> Utility:
         tokens=float(np.mean([model.training.tokens for model in models])),
         seconds=float(np.mean([model.seconds for model in models])),
     )
-
-
-def _shown(settings: SweepSettings) -> SweepSettings:
-    """Without a seed that was chosen: whoever has it, and the formats, can draw the secrets."""
-    return replace(settings, run=replace(settings.run, seed=None))
 
 
 _MUCH = 0.1  # of what a model learns; more canaries than that make it another model
