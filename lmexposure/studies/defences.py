@@ -397,7 +397,8 @@ class Defences(Dated):
             "p, more than the lowest: how often chance alone puts the defence with the lowest TPR "
             "so far below this method, model by model on the same canaries, paid for all attacks "
             "and defences; the two are told apart where it is at most "
-            f"{short(1 - asked.sweep.level)}, or their intervals do not overlap; no other order is a finding"
+            f"{short(1 - asked.sweep.level)}, or their intervals do not overlap; no other order is "
+            "a finding"
         )
         yield (
             f"documents: ordinary ones, by LiRA on log-perplexity, at {level}: the average that "

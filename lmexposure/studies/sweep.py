@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from lmexposure._quantiles import unseen_share
@@ -39,11 +40,11 @@ from lmexposure.core import (
     Thresholds,
     Verdict,
 )
-from lmexposure.errors import SettingsError
+from lmexposure.errors import ResultError, SettingsError
 from lmexposure.studies.setting_words import RARE, flag_words, named_facts, path_word, run_settings
 from lmexposure.studies.settings import RunSettings
 from lmexposure.studies.sweep_checks import SWEEP_CHECKS, sweep_checks
-from lmexposure.studies.sweep_record import SweepNumbers, SweepScore
+from lmexposure.studies.sweep_record import SweepNumbers, SweepPlan, SweepScore
 from lmexposure.studies.sweep_settings import SweepSettings
 from lmexposure.studies.sweep_tables import (
     WORST_NOTES,
@@ -329,16 +330,18 @@ class SweepResult(SweepNumbers):
     def _settings(self) -> Section:
         """What was chosen, and the command that makes such a sweep again."""
         facts = (*sweep_setting_facts(self), *sweep_origin_facts(self))
+        seeded = _has_seed(self.home)
+        drawn, where = ("coins", "; SEED is in plan.json") if seeded else ("secrets and coins", "")
         again = (
-            "This command makes such a sweep again, with secrets and coins of its own, so that "
-            "numbers differ by chance. CORPUS is the corpus before insertion."
+            f"This command makes such a sweep again, with {drawn} of its own, so that numbers "
+            f"differ by chance. CORPUS is the corpus before insertion{where}."
         )
-        known = self.home is not None
+        name = None if self.home is None else self.home.resolve().name
         return Section(
             id="settings",
             title="Settings, and how to do it again",
-            text=again if known else "",
-            code=sweep_command(self, self.home.resolve().name) if self.home is not None else "",
+            text="" if name is None else again,
+            code="" if name is None else sweep_command(self, name, seeded=seeded),
             parts=[
                 Section(
                     id="all-settings",
@@ -605,14 +608,23 @@ def _of_each_run(result: SweepNumbers) -> dict[str, Value]:
     }
 
 
-def sweep_command(result: SweepNumbers, name: str) -> str:
-    """The command line, quoted for a POSIX shell; the corpus is left to the reader."""
+def _has_seed(home: Path | None) -> bool:
+    """Whether a seed was chosen: the plan alone has it, since secrets follow from it."""
+    try:
+        return home is not None and SweepPlan.read(home).settings.run.seed is not None
+    except ResultError:  # there is none, or it cannot be read
+        return False
+
+
+def sweep_command(result: SweepNumbers, name: str, *, seeded: bool = False) -> str:
+    """The command line, quoted for a POSIX shell; corpus and seed are left to the reader."""
     usual = SweepSettings()
     words = ["lmexposure sweep CORPUS", *_flags(settings_of(SweepSettings), _own(result), usual)]
     words += _flags(settings_of(RunSettings), _of_each_run(result), usual.run)
     training = dict(result.settings.run.training)
     # Each kind of model has its own defaults: what was given is said, whatever it is.
     words += _flags(settings_of(TrainingSettings), training, None)
+    words += ["--seed SEED"] if seeded else []
     return " ".join([*words, "--out", path_word(f"{name}-again")])
 
 

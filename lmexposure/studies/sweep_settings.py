@@ -187,6 +187,12 @@ class SweepSettings(Settings):
                 "models without it; set controls=0"
             )
 
+    @staticmethod
+    def completed(values: Mapping[str, object]) -> Mapping[str, object]:
+        """With the usual number of canaries where none is given, and not that of one run."""
+        usual = values.get("canaries", 0) is None
+        return {n: value for n, value in values.items() if n != "canaries" or not usual}
+
     @property
     def shares_used(self) -> tuple[float, ...]:
         """As asked, or the usual ones."""
