@@ -37,8 +37,6 @@ _NAME = re.compile(r"--[a-z-]*(?:/--[a-z-]+)?")  # a flag, or a variable of a st
 _DECLARED = {"setting", "CheckKind"}
 # Words of reports, which show commands; by function or constant.
 REPORTS = {
-    "audit/context.py": {"_warnings"},  # of a result
-    "audit/identifier_comparison.py": {"_GIVE_SPLIT"},
     "core/charts/chart.py": {"_ids", "_say"},  # ids of a drawing
     "core/charts/style.py": {"VARIABLES"},
     "studies/canife.py": {"_MORE", "_no_noise", "_of_epsilon"},
