@@ -430,7 +430,7 @@ def refuse_unknown(
     what: str = "setting",
     elsewhere: Mapping[str, Collection[str]] | None = None,
 ) -> None:
-    """Refuse a name that is none of these, and name the nearest that is."""
+    """Refuse a name that is none of these, and name the three nearest that are."""
     unknown = sorted(set(given) - set(known))
     if not unknown:
         return
@@ -438,9 +438,10 @@ def refuse_unknown(
     for place, names in (elsewhere or {}).items():
         if name in names:
             raise SettingsError(f"{name!r} is no {what} here: it belongs in {place}; move it there")
-    near = difflib.get_close_matches(name, known, n=1)
-    guess = f"did you mean {near[0]!r}? There" if near else "there"
-    raise SettingsError(f"unknown {what} {name!r}; {guess} are {', '.join(sorted(known))}")
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0)
+    guess = " or ".join(map(repr, near))
+    listing = "lmexposure settings" if what == "command" else "lmexposure settings COMMAND"
+    raise SettingsError(f"unknown {what} {name!r}; did you mean {guess}? {listing} lists them all")
 
 
 def build(record: Callable[..., T], values: Mapping[str, Any]) -> T:

@@ -1,18 +1,20 @@
 """A call for each kind of study: its data, its settings as keywords, and where it is written.
 
 Each takes what its command takes, by the same names; `lmexposure settings COMMAND` lists them with
-their ranges. Without `out` nothing is left on the disk, and the study is in memory alone.
+their ranges. Without `out` nothing is left on the disk, and the study is in memory alone; but of a
+process that a signal such as SIGTERM ends, which runs nothing more, the temporary directory
+lmexposure-... stays.
 """
 
 import inspect
 import tempfile
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from lmexposure._settings import Setting, Settings, refuse_unknown, settings_of, settings_taken
+from lmexposure._settings import Setting, Settings, refuse_unknown, settings_taken
 from lmexposure.core import Study
 from lmexposure.errors import SettingsError
 from lmexposure.studies import (
@@ -23,7 +25,6 @@ from lmexposure.studies import (
     IdentifierSettings,
     RunSettings,
     SweepSettings,
-    TrainingSettings,
     VerbatimSettings,
     settings_for,
 )
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., object])
 AnyStudy = TypeVar("AnyStudy", bound=Study)
+_PASSING = "lmexposure-"
 _OF_LOADING = [n for n, told in settings_taken(RunSettings).items() if told.panel == MACHINE]
 _OF_MEASUREMENTS = settings_for("measure", RunSettings)
 
@@ -56,12 +58,7 @@ def keywords(record: type[Settings], names: Collection[str] | None = None) -> Ca
         every = settings_taken(record)
         taken = {n: told for n, told in every.items() if names is None or n in names}
         asked = [
-            # Of a training the model has its own defaults.
-            inspect.Parameter(
-                name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=... if _is_the_models(told) else told.default,
-            )
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=_shown_default(told))
             for name, told in taken.items()
         ]
         data = [each for each in own if each.kind is not inspect.Parameter.VAR_KEYWORD]
@@ -71,16 +68,26 @@ def keywords(record: type[Settings], names: Collection[str] | None = None) -> Ca
     return shown
 
 
-def _is_the_models(told: Setting) -> bool:
-    """Whether each kind of model has a default of its own."""
-    return told.panel == TRAINING and told.name in settings_of(TrainingSettings)
+@dataclass(frozen=True)
+class DefaultByModel:
+    """The default of a setting of which kinds of models have their own, in words."""
+
+    words: str
+
+    def __repr__(self) -> str:
+        return f"<{self.words}>"
+
+
+def _shown_default(told: Setting) -> object:
+    by_model = told.default is not None and told.usual and told.panel == TRAINING
+    return DefaultByModel(told.usual) if by_model else told.default
 
 
 def _place(out: str | Path | None) -> AbstractContextManager[str | Path]:
     """Where a study is written; a directory that goes away where nothing is to be left."""
     if out is not None and (not isinstance(out, str | Path) or not str(out)):
         raise SettingsError(f"out={out!r} is no path; give a directory, or None to leave nothing")
-    return tempfile.TemporaryDirectory() if out is None else nullcontext(out)
+    return nullcontext(out) if out is not None else tempfile.TemporaryDirectory(prefix=_PASSING)
 
 
 def _read(kind: type[AnyStudy], place: str | Path) -> AnyStudy:

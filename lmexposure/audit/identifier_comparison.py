@@ -39,8 +39,7 @@ _HIDDEN = frozenset({"seed", "corpus", "held_out", "model", "base"})
 _LEVEL = 0.95
 _SIGNIFICANCE = 0.05
 _GIVE_SPLIT = (
-    "Only documents that were held out of the training at random can tell: give them "
-    "(held_out=...)"
+    "Only documents that were held out of the training at random can tell: give them (held_out=...)"
 )
 
 

@@ -208,7 +208,7 @@ _LONGEST_BLOCK = 10**7  # tokens; past every context window, and within memory
 _COUNT = whole(1)
 
 
-def _usual(name: str, default: float) -> str:
+def _usual(name: str, default: object) -> str:
     """A default in words, and those of the kinds of models that have another."""
     kinds = {"gpt2-tiny": "gpt2-tiny", "pretrained": "fine-tuning"}
     others = [f"{shown} {_DEFAULTS[k][name]}" for k, shown in kinds.items() if name in _DEFAULTS[k]]
@@ -295,13 +295,24 @@ class TrainingSettings(DefenceSettings):
     schedule: str = setting(
         "constant",
         "schedule of the learning rate: constant, or linear down to 0",
+        usual=_usual("schedule", "constant"),
         panel=TRAINING,
         rule=choice("constant", "linear"),
     )
     warmup_steps: int = setting(
-        0, "steps in which the learning rate grows", panel=TRAINING, rule=whole(0)
+        0,
+        "steps in which the learning rate grows",
+        usual=_usual("warmup_steps", 0),
+        panel=TRAINING,
+        rule=whole(0),
     )
-    weight_decay: float = setting(0.0, "weight decay of AdamW", panel=TRAINING, rule=_decay)
+    weight_decay: float = setting(
+        0.0,
+        "weight decay of AdamW",
+        usual=_usual("weight_decay", 0.0),
+        panel=TRAINING,
+        rule=_decay,
+    )
     gradient_clip: float = setting(
         1.0, "largest norm of a step's gradient", panel=TRAINING, rule=positive
     )
