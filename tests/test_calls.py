@@ -54,9 +54,9 @@ def test_a_default_of_each_kind_of_model_is_said_in_words() -> None:
     assert "epochs=<20; fine-tuning 3>, patience=3" in shown
     assert "Ellipsis" not in shown
     kinds = [TrainingSettings.for_model(kind) for kind in ("lstm", "gpt2-tiny", "pretrained")]
-    for name, told in settings_of(TrainingSettings).items():
+    for name in settings_of(TrainingSettings):
         differs = len({getattr(each, name) for each in kinds}) > 1
-        assert differs == (f"{name}=<" in shown), told.usual
+        assert f"{name}=<" in shown or not differs, name
 
 
 @pytest.mark.parametrize("call", ["run", "sweep", "compare_defences", "canife", "verbatim"])

@@ -624,7 +624,7 @@ def sweep_command(result: SweepNumbers, name: str, *, seeded: bool = False) -> s
     training = dict(result.settings.run.training)
     # Each kind of model has its own defaults: what was given is said, whatever it is.
     words += _flags(settings_of(TrainingSettings), training, None)
-    words += flag_words("sweep", settings_of(RunSettings)["seed"], "SEED") if seeded else ()
+    words += _flags(settings_of(RunSettings), {"seed": "SEED"} if seeded else {}, None)
     return " ".join([*words, "--out", path_word(f"{name}-again")])
 
 
