@@ -13,10 +13,7 @@ from pkgutil import iter_modules
 from typing import Any
 
 
-def lazy_face(
-    package: str,
-    face: str,
-) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+def lazy_face(package: str, face: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """What a package's `__getattr__` and `__dir__` are, so that its names are imported late.
 
     Source: PEP 562.

@@ -14,13 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Annotated, ClassVar, Self, TypeAlias
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    StringConstraints,
-    ValidationError,
-)
+from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, ValidationError
 
 from lmexposure._files import canonical_json, content_hash, read_bytes, write_json
 from lmexposure._integrity import CONTENT, take_hash

@@ -13,16 +13,7 @@ from lmexposure._integrity import CONTENT
 from lmexposure.canaries import Canary, Format, Manifest, Plan
 from lmexposure.canaries.manifest import ManifestFile
 
-__all__ = [
-    "FIXED",
-    "LONG_PIN",
-    "SHORT_KEY",
-    "TOSSED",
-    "judged",
-    "read",
-    "signed",
-    "today",
-]
+__all__ = ["FIXED", "LONG_PIN", "SHORT_KEY", "TOSSED", "judged", "read", "signed", "today"]
 LONG_PIN = Format(name="pin", template="My PIN is {digits:4}")
 SHORT_KEY = Format(name="key", template="KEY={hex:12}")
 TOSSED = Plan(

@@ -13,15 +13,8 @@ from numpy.typing import NDArray
 from tiny import byte_level_bpe, characters, model_of, sentence_piece_bpe, word_piece
 
 from lmexposure.canaries import Format
-from lmexposure.models import (
-    encode_documents,
-)
-from lmexposure.scoring import (
-    Steps,
-    TokenSpace,
-    next_token_steps,
-    token_space,
-)
+from lmexposure.models import encode_documents
+from lmexposure.scoring import Steps, TokenSpace, next_token_steps, token_space
 
 TIE = 1e-6  # what counts as a tie, in bits
 
@@ -107,10 +100,7 @@ SHORT = Format(name="short", template="My PIN is {digits:2}{luhn}.")
 WORDS = Format(
     name="words",
     template="The {choice:a} is {choice:b}{digits:1}",
-    lists={
-        "a": ["random number", "PIN", "random", "0042"],
-        "b": ["28", "17", "2 ", "or", "and "],
-    },
+    lists={"a": ["random number", "PIN", "random", "0042"], "b": ["28", "17", "2 ", "or", "and "]},
 )
 NESTED = Format(  # each entry but the last begins the next one
     name="nested",

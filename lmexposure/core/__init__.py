@@ -44,12 +44,7 @@ if TYPE_CHECKING:
         register_other,
     )
     from lmexposure.core.render import as_csv, as_markdown, code, fence, inline, table
-    from lmexposure.core.report import (
-        FORMATS,
-        check_formats,
-        write_document,
-        write_report,
-    )
+    from lmexposure.core.report import FORMATS, check_formats, write_document, write_report
     from lmexposure.core.study import (
         HOME,
         Dated,

@@ -11,10 +11,7 @@ from lmexposure.core import register as _register
 from lmexposure.core import register_other as _register_other
 
 if TYPE_CHECKING:
-    from lmexposure.studies.canife import (
-        Canife,
-        CanifeRound,
-    )
+    from lmexposure.studies.canife import Canife, CanifeRound
     from lmexposure.studies.defences import (
         DefenceAttack,
         DefenceExposure,
@@ -24,10 +21,7 @@ if TYPE_CHECKING:
         DefenceTry,
         alike_to,
     )
-    from lmexposure.studies.defences_settings import (
-        COMPARING,
-        DefencesSettings,
-    )
+    from lmexposure.studies.defences_settings import COMPARING, DefencesSettings
     from lmexposure.studies.dp import NOT_COVERED, DocumentPrivacy, DpClaim
     from lmexposure.studies.exposure.files import Evaluation, RunFiles, read_look
     from lmexposure.studies.exposure.model_card import card_with_results, save_card
@@ -141,13 +135,7 @@ if TYPE_CHECKING:
         Utility,
         WorstText,
     )
-    from lmexposure.studies.sweep_settings import (
-        ATTACKS,
-        READS,
-        SCORES,
-        SWEEPING,
-        SweepSettings,
-    )
+    from lmexposure.studies.sweep_settings import ATTACKS, READS, SCORES, SWEEPING, SweepSettings
     from lmexposure.studies.training_settings import (
         DISTILLATION,
         DP_SGD,
@@ -176,14 +164,8 @@ if TYPE_CHECKING:
         VerbatimRun,
         VerbatimWindows,
     )
-    from lmexposure.studies.verbatim_settings import (
-        VERBATIM,
-        VerbatimSettings,
-    )
-    from lmexposure.studies.white_box import (
-        WhiteBoxAudit,
-        WhiteBoxBounds,
-    )
+    from lmexposure.studies.verbatim_settings import VERBATIM, VerbatimSettings
+    from lmexposure.studies.white_box import WhiteBoxAudit, WhiteBoxBounds
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
 

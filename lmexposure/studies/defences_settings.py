@@ -64,10 +64,7 @@ class DefencesSettings(Settings):
         rule=_target,
     )
     tolerance: float = setting(
-        0.01,
-        "how far from it a method may be and still be ranked",
-        panel=COMPARING,
-        rule=fraction,
+        0.01, "how far from it a method may be and still be ranked", panel=COMPARING, rule=fraction
     )
     tries: int = setting(
         5,

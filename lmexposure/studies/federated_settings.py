@@ -77,12 +77,7 @@ class FederatedSettings(Settings):
 class CanifeSettings(Settings):
     """How rounds are attacked."""
 
-    every: int = setting(
-        1,
-        "rounds from an attacked round to the next",
-        panel=CANIFE,
-        rule=_COUNT,
-    )
+    every: int = setting(1, "rounds from an attacked round to the next", panel=CANIFE, rule=_COUNT)
     mock_rounds: int = setting(
         100, "mock rounds of an attack, with a coin each", panel=CANIFE, rule=_COUNT
     )
@@ -104,11 +99,7 @@ class CanifeSettings(Settings):
         "mock rounds of the attacked round's model, or coins in the training's own rounds",
         panel=CANIFE,
     )
-    compared: bool = setting(
-        True,
-        "score a random text beside each canary",
-        panel=CANIFE,
-    )
+    compared: bool = setting(True, "score a random text beside each canary", panel=CANIFE)
     significance: float = setting(
         0.05, "how often, at most, a bound lies above the truth", panel=CANIFE, rule=fraction
     )
@@ -137,10 +128,7 @@ class CanifeStudySettings(Settings):
         usual="none, and the corpus is cut into parts",
     )
     clients: int = setting(
-        100,
-        "parts that a corpus without users is cut into",
-        panel=FEDERATED,
-        rule=whole(2, _MOST),
+        100, "parts that a corpus without users is cut into", panel=FEDERATED, rule=whole(2, _MOST)
     )
     text_field: str = setting(
         "text", "the field of a record that holds the text", panel=FEDERATED, rule=text

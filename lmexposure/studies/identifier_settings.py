@@ -23,10 +23,7 @@ class IdentifierSettings(Settings):
         rule=whole(_FEWEST_DRAWS),
     )
     most: int = setting(
-        1000,
-        "identifiers to compare, chosen at random among all",
-        panel=IDENTIFIERS,
-        rule=whole(1),
+        1000, "identifiers to compare, chosen at random among all", panel=IDENTIFIERS, rule=whole(1)
     )
     left: int = setting(
         200,

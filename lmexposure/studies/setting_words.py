@@ -35,10 +35,7 @@ FLAGS: Mapping[str, tuple[str, str]] = {
         "seed layout text_field chat_template batch_size learning_rate lora method "
         "epsilon delta device offline",
     ),
-    "dp-check": (
-        "model epsilon delta noise_multiplier",
-        "epochs batch_size lora device",
-    ),
+    "dp-check": ("model epsilon delta noise_multiplier", "epochs batch_size lora device"),
     "measure": (
         "quick references estimate",
         "left_context loss chat_template draws guesses budget_steps revealed "
@@ -48,14 +45,8 @@ FLAGS: Mapping[str, tuple[str, str]] = {
         "models formats canaries repetitions population model",
         "score attack base kinds texts seed layout epochs method device",
     ),
-    "defences": (
-        "methods target full models formats canaries model",
-        "repetitions seed device",
-    ),
-    "identifiers": (
-        "draws most left",
-        "layout text_field seed device offline",
-    ),
+    "defences": ("methods target full models formats canaries model", "repetitions seed device"),
+    "identifiers": ("draws most left", "layout text_field seed device offline"),
     "verbatim": (
         "prefix_tokens suffix_tokens windows random_split samples",
         "tries documents layout text_field device offline",

@@ -115,10 +115,7 @@ class MeasureSettings(Settings):
         20_000, "fills drawn for importance sampling", panel=MEASURING, rule=whole(10, _MOST)
     )
     guesses: int = setting(
-        1_000,
-        "likeliest fills that best-first search finds",
-        panel=MEASURING,
-        rule=whole(1, _MOST),
+        1_000, "likeliest fills that best-first search finds", panel=MEASURING, rule=whole(1, _MOST)
     )
     budget_steps: int | None = setting(
         None,

@@ -44,9 +44,7 @@ ATTACKS: Mapping[str, str] = {
     "rmia": "RMIA",
 }
 # Which scores an attack reads, where it does not read all.
-READS: Mapping[str, tuple[str, ...]] = {
-    "rmia": ("log_perplexity",),
-}
+READS: Mapping[str, tuple[str, ...]] = {"rmia": ("log_perplexity",)}
 
 
 def _shares(name: str, value: object) -> None:

@@ -75,10 +75,7 @@ class DefenceSettings:
     )
     dropout: float = setting(0.0, "share of units dropped in training", panel=TRAINING, rule=_share)
     goldfish_k: int = setting(
-        4,
-        "of goldfish, one token in k carries no loss",
-        panel=TRAINING,
-        rule=whole(2, 10**6),
+        4, "of goldfish, one token in k carries no loss", panel=TRAINING, rule=whole(2, 10**6)
     )
     goldfish_width: int = setting(
         13,
@@ -106,19 +103,13 @@ class DefenceSettings:
         rule=fraction,
     )
     hamp_weight: float = setting(
-        0.005,
-        "of hamp, weight of the entropy of what is predicted",
-        panel=TRAINING,
-        rule=positive,
+        0.005, "of hamp, weight of the entropy of what is predicted", panel=TRAINING, rule=positive
     )
     selena_parts: int = setting(
         5, "of selena, models that teach", panel=TRAINING, rule=whole(2, 100)
     )
     selena_absent: int = setting(
-        2,
-        "of selena, how many of these never saw a row",
-        panel=TRAINING,
-        rule=whole(1, 99),
+        2, "of selena, how many of these never saw a row", panel=TRAINING, rule=whole(1, 99)
     )
     synthetic_share: float = setting(
         1.0,
@@ -307,11 +298,7 @@ class TrainingSettings(DefenceSettings):
         rule=whole(0),
     )
     weight_decay: float = setting(
-        0.0,
-        "weight decay of AdamW",
-        usual=_usual("weight_decay", 0.0),
-        panel=TRAINING,
-        rule=_decay,
+        0.0, "weight decay of AdamW", usual=_usual("weight_decay", 0.0), panel=TRAINING, rule=_decay
     )
     gradient_clip: float = setting(
         1.0, "largest norm of a step's gradient", panel=TRAINING, rule=positive
@@ -329,16 +316,10 @@ class TrainingSettings(DefenceSettings):
         rule=fraction,
     )
     validation_characters: int = setting(
-        500_000,
-        "characters held out for validation, at most",
-        panel=TRAINING,
-        rule=_COUNT,
+        500_000, "characters held out for validation, at most", panel=TRAINING, rule=_COUNT
     )
     snapshot_epochs: tuple[int, ...] = setting(
-        (),
-        "epochs after which a copy of the model is kept",
-        panel=TRAINING,
-        rule=_epochs,
+        (), "epochs after which a copy of the model is kept", panel=TRAINING, rule=_epochs
     )
     max_steps: int | None = setting(
         None,
@@ -351,9 +332,7 @@ class TrainingSettings(DefenceSettings):
         None, "seconds after which training ends", panel=TRAINING, rule=positive
     )
     lora: bool = setting(
-        False,
-        "train low-rank adapters (LoRA, by peft) next to frozen weights",
-        panel=TRAINING,
+        False, "train low-rank adapters (LoRA, by peft) next to frozen weights", panel=TRAINING
     )
     lora_rank: int = setting(16, "rank of the adapters", panel=TRAINING, rule=whole(1, 10_000))
     lora_alpha: float | None = setting(
