@@ -18,6 +18,7 @@ import tomllib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from functools import partial
 from io import BufferedReader
 from itertools import chain, count
 from pathlib import Path
@@ -74,22 +75,13 @@ def mode_like(*sources: Path) -> int:
 
 def new_file(path: Path, mode: int) -> IO[bytes]:
     """Open a file that is not there yet for writing, with these permission bits from the start."""
-
-    def opened(name: str, flags: int) -> int:
-        return os.open(name, flags, mode)
-
-    return open(path, "xb", opener=opened)
+    return open(path, "xb", opener=partial(os.open, mode=mode))
 
 
 def _partial(path: Path) -> Path:
     """The name under which `path` is built: next to it, hidden, and plainly not finished."""
     names = chain([f".{path.name}.partial"], (f".{path.name}.{n}.partial" for n in count(1)))
     return next(free for name in names if _written.may_go(free := path.with_name(name)))
-
-
-def _old(path: Path) -> Path:
-    """Where a directory waits, hidden, while another gets its name."""
-    return path.with_name(f".{path.name}.old")
 
 
 @contextmanager
@@ -124,10 +116,8 @@ def atomic_write(
 ) -> Iterator[IO[bytes]]:
     """Open a binary file that appears under `path` only when the block ends without an error.
 
-    In a directory of a study (`only_writer`, `study`) a file is replaced if its list names it, and
-    a link in the way is refused. Elsewhere links are followed, and a file is replaced if it is
-    empty or is as one of ours. `STDOUT` is standard output, which gets the bytes when the block has
-    ended. Of a file with several hard links, this name alone gets the new content.
+    A file is replaced if the list of its study (`only_writer`) names it, where no link is followed;
+    elsewhere if it is empty or is as one of ours. Of several hard links this name alone changes.
     """
     path = Path(path)
     with disk_errors(path):
@@ -251,9 +241,8 @@ def _refuse_special(path: Path, final: Path) -> None:
 def atomic_directory(path: Path, *, mode: int = 0o666) -> Iterator[Path]:
     """Build a directory next to `path`; move it into place when the block ends without an error.
 
-    All of it is on the disk before it gets its name. A directory of ours at `path` is replaced; a
-    killed process leaves only hidden ones (`.partial`, `.old`), which the next call clears. In a
-    directory of a study a link is refused, elsewhere it is followed.
+    A directory of ours at `path` is replaced; a killed process leaves only hidden ones (`.partial`,
+    `.old`), which the next call clears.
     """
     path = Path(path)
     with disk_errors(path):
@@ -273,7 +262,9 @@ def atomic_directory(path: Path, *, mode: int = 0o666) -> Iterator[Path]:
         ours = made.st_ino
         try:
             yield partial
-            _sync_tree(partial)
+            for home, _, names in os.walk(partial, topdown=False):
+                for name in (*names, ""):  # files first, then the directory that names them
+                    _sync(Path(home, name))
             _check_ours(path, partial, ours)
             _open_up(partial, made.st_mode, mode)
             _written.check(path)  # a person may have put something there meanwhile
@@ -286,7 +277,7 @@ def atomic_directory(path: Path, *, mode: int = 0o666) -> Iterator[Path]:
 
 def _give_name(partial: Path, final: Path) -> None:
     """Whatever happens, `final` is the old directory, the new one, or absent for a moment."""
-    old = _old(final)
+    old = final.with_name(f".{final.name}.old")
     if final.exists() and any(final.iterdir()):
         _written.check_tree(old)
         shutil.rmtree(old, ignore_errors=True)
@@ -311,14 +302,6 @@ def _check_ours(path: Path, partial: Path, inode: int) -> None:
         raise FileError(
             None, f"cannot write {path}: another process writes it as well; start one at a time"
         )
-
-
-def _sync_tree(directory: Path) -> None:
-    """Files first, then the directories that name them."""
-    for home, _, names in os.walk(directory, topdown=False):
-        for name in names:
-            _sync(Path(home, name))
-        _sync(Path(home))
 
 
 def _sync(path: Path) -> None:
@@ -427,10 +410,9 @@ def read_toml(
 def only_writer(out: str | Path) -> Iterator[None]:
     """Hold a directory, which is made where it is missing, until the block or the process ends.
 
-    It is a study's from then on (`_written.study`): what is not in its list stays as it is. The
-    lock is the kernel's (flock on a file in it), so that a killed process holds nothing; who holds
-    the directory may hold it again. One that may not be written to is not locked, nor is a file; of
-    the processes of one torchrun only the first locks.
+    What is not in the list of the study stays as it is. The lock is the kernel's (flock on a file
+    in it), so that a killed process holds nothing; who holds the directory may hold it again. One
+    that may not be written to is not locked; of the processes of one torchrun the first locks.
     """
     name = os.path.realpath(out)
     not_ours = fcntl is None or os.environ.get("RANK", "0") != "0"
@@ -490,7 +472,14 @@ def _locked(out: Path, path: Path) -> int | None:
                 with disk_errors(path):
                     raise
             if failure.errno in _NOT_HERE:
-                _warn_unlocked(out, failure)
+                import logging  # no help waits for it
+
+                logging.getLogger(__name__).warning(
+                    "%s is on a file system without locks (%s): do not start a second command on "
+                    "it",
+                    visible(out),
+                    failure.strerror,
+                )
                 return None
             raise BusyError(
                 f"another process is at work in {visible(out)}; wait until it has ended, or choose "
@@ -506,16 +495,6 @@ def _lock_file(path: Path) -> int:
     if is_new:
         _LOCKS.add(os.fstat(descriptor).st_ino)
     return descriptor
-
-
-def _warn_unlocked(out: Path, failure: OSError) -> None:
-    import logging  # no help waits for it
-
-    logging.getLogger(__name__).warning(
-        "%s is on a file system without locks (%s): do not start a second command on it",
-        visible(out),
-        failure.strerror,
-    )
 
 
 def _unlock(path: Path, descriptor: int | None) -> None:
