@@ -130,8 +130,22 @@ def atomic_write(
         if _written.root_of(path) is None:
             refuse_unlike(final, replaces or _RECORD.match)
         _written.claim(path, sha256=sha256, of=of)
-        with _replaced(path, final, mode) as stream:
-            yield stream
+        final.parent.mkdir(parents=True, exist_ok=True)
+        partial = _partial(final)
+        partial.unlink(missing_ok=True)
+        _written.note(partial)
+        try:
+            with new_file(partial, mode) as stream:
+                yield stream
+                stream.flush()
+                os.fsync(stream.fileno())
+                ours = os.fstat(stream.fileno()).st_ino
+            _check_ours(path, partial, ours)
+            os.replace(partial, final)
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
+        _sync(final.parent)
 
 
 def is_record(path: Path) -> bool:
@@ -181,28 +195,6 @@ def made_directory(path: Path) -> Iterator[None]:
         with suppress(OSError):
             for directory in missing:
                 directory.rmdir()
-
-
-@contextmanager
-def _replaced(path: Path, final: Path, mode: int) -> Iterator[IO[bytes]]:
-    """A partial file next to `final` that gets its name in the end."""
-    final.parent.mkdir(parents=True, exist_ok=True)
-    partial = _partial(final)
-    partial.unlink(missing_ok=True)
-    _written.note(partial)
-
-    try:
-        with new_file(partial, mode) as stream:
-            yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
-            ours = os.fstat(stream.fileno()).st_ino
-        _check_ours(path, partial, ours)
-        os.replace(partial, final)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
-    _sync(final.parent)
 
 
 @contextmanager
@@ -259,14 +251,16 @@ def atomic_directory(path: Path, *, mode: int = 0o666) -> Iterator[Path]:
         partial.mkdir()
         made = partial.stat()
         partial.chmod(0o700)
-        ours = made.st_ino
         try:
             yield partial
             for home, _, names in os.walk(partial, topdown=False):
                 for name in (*names, ""):  # files first, then the directory that names them
                     _sync(Path(home, name))
-            _check_ours(path, partial, ours)
-            _open_up(partial, made.st_mode, mode)
+            _check_ours(path, partial, made.st_ino)
+            for file in partial.rglob("*"):
+                if file.is_file() and not file.is_symlink():
+                    file.chmod(file.stat().st_mode & mode)
+            partial.chmod(made.st_mode)  # open to others now that its files have their modes
             _written.check(path)  # a person may have put something there meanwhile
             _written.note(*(final / file for file in _written.files_in(partial)))
             _give_name(partial, final)
@@ -287,14 +281,6 @@ def _give_name(partial: Path, final: Path) -> None:
     _sync(final.parent)
     if _written.may_go(old):
         shutil.rmtree(old, ignore_errors=True)
-
-
-def _open_up(directory: Path, own: int, most: int) -> None:
-    """Give a directory its own mode, when the files in it have at most theirs."""
-    for file in directory.rglob("*"):
-        if file.is_file() and not file.is_symlink():
-            file.chmod(file.stat().st_mode & most)
-    directory.chmod(own)
 
 
 def _check_ours(path: Path, partial: Path, inode: int) -> None:
@@ -443,11 +429,7 @@ def is_held(out: Path) -> bool:
 
 
 def _locked(out: Path, path: Path) -> int | None:
-    """The descriptor that holds the lock; None where there can be none.
-
-    The holder removes the file before it lets go, so the one that was locked may be gone by then,
-    or be another's: only a lock on the file that has the name counts.
-    """
+    """The descriptor that holds the lock; None where there can be none."""
     while True:
         with disk_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -462,6 +444,7 @@ def _locked(out: Path, path: Path) -> int | None:
                 raise
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Its holder removed the file before it let go: a lock counts on that of the name alone.
             if os.fstat(descriptor).st_ino == os.stat(path).st_ino:
                 return descriptor
         except FileNotFoundError:
