@@ -1,8 +1,7 @@
 """Files that are whole or not there: atomic writes, content hashes, canonical JSON, locks.
 
-The locks let one process at a time write into a directory; a killed one leaves none behind. In a
-directory of a study nothing is replaced or removed but what its list of files names; outside of
-one, only what tells by itself that this package wrote it.
+The locks let one process at a time write into a directory; a killed one leaves none behind.
+Nothing is replaced or removed but what this package wrote, as `_written` knows it.
 """
 
 import errno
