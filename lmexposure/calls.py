@@ -9,7 +9,6 @@ lmexposure-... stays.
 import inspect
 import tempfile
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., object])
 AnyStudy = TypeVar("AnyStudy", bound=Study)
-_PASSING = "lmexposure-"
 _OF_LOADING = [n for n, told in settings_taken(RunSettings).items() if told.panel == MACHINE]
 _OF_MEASUREMENTS = settings_for("measure", RunSettings)
 
@@ -83,16 +81,16 @@ def _shown_default(told: Setting) -> object:
     return DefaultByModel(told.usual) if by_model else told.default
 
 
-def _place(out: str | Path | None) -> AbstractContextManager[str | Path]:
-    """Where a study is written; a directory that goes away where nothing is to be left."""
+def _made(
+    made: Callable[..., AnyStudy], *data: object, out: str | Path | None, **asked: object
+) -> AnyStudy:
+    """A study, in a directory that goes away where nothing is to be left."""
     if out is not None and (not isinstance(out, str | Path) or not str(out)):
         raise SettingsError(f"out={out!r} is no path; give a directory, or None to leave nothing")
-    return nullcontext(out) if out is not None else tempfile.TemporaryDirectory(prefix=_PASSING)
-
-
-def _read(kind: type[AnyStudy], place: str | Path) -> AnyStudy:
-    """A study from a directory that is about to go away."""
-    return kind.read(place).in_memory()
+    if out is not None:
+        return made(*data, out=out, **asked)
+    with tempfile.TemporaryDirectory(prefix="lmexposure-") as passing:
+        return type(made(*data, out=passing, **asked)).read(passing).in_memory()
 
 
 @keywords(RunSettings)
@@ -129,10 +127,13 @@ def run(
     from lmexposure.audit import run as made
     from lmexposure.audit import silent
 
-    asked = RunSettings().override(settings)
-    with _place(out) as place:
-        found = made(corpus, out=place, settings=asked, progress=progress or silent)
-        return found if out is not None else _read(type(found), place)
+    return _made(
+        made,
+        corpus,
+        out=out,
+        settings=RunSettings().override(settings),
+        progress=progress or silent,
+    )
 
 
 @keywords(RunSettings, _OF_MEASUREMENTS)
@@ -264,17 +265,15 @@ def sweep(
     from lmexposure.audit import silent
     from lmexposure.sweeps import sweep as made
 
-    asked = SweepSettings().override(settings)
-    with _place(out) as place:
-        found = made(
-            corpus,
-            out=place,
-            settings=asked,
-            workers=workers,
-            address=address,
-            progress=progress or silent,
-        )
-        return found if out is not None else _read(type(found), place)
+    return _made(
+        made,
+        corpus,
+        out=out,
+        settings=SweepSettings().override(settings),
+        workers=workers,
+        address=address,
+        progress=progress or silent,
+    )
 
 
 @keywords(DefencesSettings)
@@ -306,17 +305,15 @@ def compare_defences(
     from lmexposure.audit import silent
     from lmexposure.defences import compare_defences as made
 
-    asked = DefencesSettings().override(settings)
-    with _place(out) as place:
-        found = made(
-            corpus,
-            out=place,
-            settings=asked,
-            workers=workers,
-            address=address,
-            progress=progress or silent,
-        )
-        return found if out is not None else _read(type(found), place)
+    return _made(
+        made,
+        corpus,
+        out=out,
+        settings=DefencesSettings().override(settings),
+        workers=workers,
+        address=address,
+        progress=progress or silent,
+    )
 
 
 @keywords(VerbatimSettings)
@@ -362,20 +359,18 @@ def verbatim(  # noqa: PLR0913 - its data; each may be left out
     from lmexposure.audit import silent
     from lmexposure.regurgitation import verbatim as made
 
-    asked = VerbatimSettings().override(settings)
-    with _place(out) as place:
-        found = made(
-            model,
-            corpus,
-            out=place,
-            tokenizer=tokenizer,
-            reference=reference,
-            held_out=held_out,
-            prompts=prompts,
-            settings=asked,
-            progress=progress or silent,
-        )
-        return found if out is not None else _read(type(found), place)
+    return _made(
+        made,
+        model,
+        corpus,
+        out=out,
+        tokenizer=tokenizer,
+        reference=reference,
+        held_out=held_out,
+        prompts=prompts,
+        settings=VerbatimSettings().override(settings),
+        progress=progress or silent,
+    )
 
 
 @keywords(IdentifierSettings)
@@ -462,7 +457,10 @@ def canife(
     """
     from lmexposure.federated import canife_audit
 
-    asked = CanifeStudySettings().override(settings)
-    with _place(out) as place:
-        found = canife_audit(corpus, out=place, settings=asked, progress=progress)
-        return found if out is not None else _read(type(found), place)
+    return _made(
+        canife_audit,
+        corpus,
+        out=out,
+        settings=CanifeStudySettings().override(settings),
+        progress=progress,
+    )

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from lmexposure.core.registry import (
         kinds,
         own_records,
-        parts_of_others,
         register,
         register_other,
     )

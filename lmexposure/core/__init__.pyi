@@ -39,7 +39,6 @@ from lmexposure.core.outputs import verdict_summary as verdict_summary
 from lmexposure.core.outputs import verdict_text as verdict_text
 from lmexposure.core.registry import kinds as kinds
 from lmexposure.core.registry import own_records as own_records
-from lmexposure.core.registry import parts_of_others as parts_of_others
 from lmexposure.core.registry import register as register
 from lmexposure.core.registry import register_other as register_other
 from lmexposure.core.render import as_csv as as_csv

@@ -32,7 +32,7 @@ from lmexposure._style import short_hash, visible
 from lmexposure._validate import of_type
 from lmexposure.core.check import Check, CheckKind, Thresholds, Verdict, verdict_of
 from lmexposure.core.document import Document, Fact, Section, answers_of, date_of, next_steps
-from lmexposure.core.registry import begun_by, kinds, others, own_records, parts_of_others
+from lmexposure.core.registry import BEGUN, OTHERS, PARTS, kinds, own_records
 from lmexposure.core.render import as_cell, as_frame
 from lmexposure.errors import ResultError, SettingsError
 
@@ -363,7 +363,7 @@ def _kind_at(path: Path) -> str | None:
     if not path.is_dir():
         return _kind_in(path)
     every = [kind for kind in kinds() if (path / f"{kind}.json").exists()]
-    there = [kind for kind in every if kind not in parts_of_others()]
+    there = [kind for kind in every if kind not in PARTS]
     begun = _begun_in(path)
     there = there or ([] if begun else every)  # parts of a study that is not done are none
     if len(there) > 1:
@@ -395,7 +395,7 @@ def _kind_in(path: Path) -> str | None:
 
 def _begun_in(path: Path) -> str | None:
     """The kind that a directory was begun for, whether it is done or not."""
-    by_file = (kind for kind, name in begun_by().items() if (path / name).exists())
+    by_file = (kind for kind, name in BEGUN.items() if (path / name).exists())
     work = read_asked(path)
     return next(by_file, work.kind if work is not None and work.kind in kinds() else None)
 
@@ -452,6 +452,6 @@ def _held(out: Path, by_file: dict[str, str]) -> Iterator[tuple[str, str]]:
 
 def _by_file() -> dict[str, str]:
     """Of which kind a file is; what lies next to other studies is of none by itself."""
-    begun = {file: kind for kind, file in begun_by().items()}
-    records = {f"{kind}.json": kind for kind in kinds() if kind not in parts_of_others()}
-    return {**others(), **begun, **records}
+    begun = {file: kind for kind, file in BEGUN.items()}
+    records = {f"{kind}.json": kind for kind in kinds() if kind not in PARTS}
+    return {**OTHERS, **begun, **records}
