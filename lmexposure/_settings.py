@@ -1,10 +1,10 @@
 """One declaration for each setting: its default, words, range and flag. All else derives from it.
 
-A record of settings is a frozen dataclass whose fields are made by `setting`, or hold another such
-record (`part`). What is declared there gives the check of a value, the flag of the command line and
-its help, the key of a settings file, the keyword of a Python call, the command that does a run
-again, and the table of settings in a report. A name means one thing in all of these: no record
-takes one name from two parts.
+A record of settings is a frozen dataclass with a `PANEL` of the help, whose fields are made by
+`setting`, or hold another such record (`part`). What is declared there gives the check of a value,
+the flag of the command line and its help, the key of a settings file, the keyword of a Python call,
+the command that does a run again, and the table of settings in a report. A name means one thing in
+all of these: no record takes one name from two parts.
 """
 
 import difflib
@@ -139,7 +139,7 @@ def setting(  # noqa: PLR0913 - what is declared of a setting, each by its name
     default: T,
     help: str,
     *,
-    panel: str,
+    panel: str = "",  # where it is not that of its record
     rule: Rule | None = None,
     usual: str = "",
     flag_name: str | None = None,
@@ -180,6 +180,7 @@ def _declared(record: type) -> dict[str, Setting]:
     for declared in fields(record):
         if _KEY in declared.metadata:
             attributes = dict(declared.metadata[_KEY])
+            attributes["panel"] = attributes["panel"] or record.PANEL  # type: ignore[attr-defined]
             if attributes["flag"] is None:
                 attributes["flag"] = "--" + declared.name.replace("_", "-")
             default = None if declared.default is MISSING else declared.default

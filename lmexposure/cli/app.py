@@ -36,7 +36,7 @@ from lmexposure.cli.train import train
 from lmexposure.cli.verbatim import verbatim
 from lmexposure.cli.verify import verify
 from lmexposure.cli.voice import listen
-from lmexposure.core import PANEL as THRESHOLDS
+from lmexposure.core import THRESHOLDS
 from lmexposure.studies import (
     CANIFE,
     COMPARING,

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from lmexposure._record import Count, JsonValue, NotNegative, Positive, Record, Rows, Share
     from lmexposure.core.check import (
-        PANEL,
+        THRESHOLDS,
         Check,
         CheckKind,
         Outcome,

@@ -7,7 +7,7 @@ from lmexposure._record import Positive as Positive
 from lmexposure._record import Record as Record
 from lmexposure._record import Rows as Rows
 from lmexposure._record import Share as Share
-from lmexposure.core.check import PANEL as PANEL
+from lmexposure.core.check import THRESHOLDS as THRESHOLDS
 from lmexposure.core.check import Check as Check
 from lmexposure.core.check import CheckKind as CheckKind
 from lmexposure.core.check import Outcome as Outcome

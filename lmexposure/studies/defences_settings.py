@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 from lmexposure._settings import Settings, check_settings, part, setting, whole, words
 from lmexposure._validate import fraction, of_type, positive
@@ -48,10 +49,11 @@ def _default_sweep() -> SweepSettings:
 class DefencesSettings(Settings):
     """Several defences at one utility, each under the attacks that fit it."""
 
+    PANEL: ClassVar[str] = COMPARING
+
     methods: tuple[str, ...] = setting(
         ("early-stop", "relaxloss", "hamp", "dp-sgd"),
         "defences to compare; none is always among them",
-        panel=COMPARING,
         rule=_methods,
         metavar="NAME,NAME,...",
         parse=lambda name, text: tuple(part.strip() for part in text.split(",")),
@@ -60,45 +62,34 @@ class DefencesSettings(Settings):
     target: float = setting(
         1.05,
         "validation loss that each is to have, as a multiple of that without a defence",
-        panel=COMPARING,
         rule=_target,
     )
     tolerance: float = setting(
-        0.01, "how far from it a method may be and still be ranked", panel=COMPARING, rule=fraction
+        0.01, "how far from it a method may be and still be ranked", rule=fraction
     )
     tries: int = setting(
-        5,
-        "trainings that the search for a method's settings may take",
-        panel=COMPARING,
-        rule=whole(1, 100),
+        5, "trainings that the search for a method's settings may take", rule=whole(1, 100)
     )
     fpr: float = setting(
-        0.01,
-        "false-positive rate at which methods are ranked: 0.01 or 0.001",
-        panel=COMPARING,
-        rule=_rate,
+        0.01, "false-positive rate at which methods are ranked: 0.01 or 0.001", rule=_rate
     )
     delta: float = setting(
         1e-5,
         "of dp-sgd, the delta of the epsilon that is claimed, at most 1 / documents",
-        panel=COMPARING,
         rule=fraction,
     )
     full: bool = setting(
         False,
         f"read the whole corpus, with {_FULL} models of each method where --models is not given",
-        panel=COMPARING,
     )
     characters: int = setting(
         _CHARACTERS,
         "characters of the corpus that are read, whole documents from its beginning",
-        panel=COMPARING,
         rule=whole(1_000),
     )
     repeated: int = setting(
         10,
         "how often canaries are in the one model of each method whose exposure is measured",
-        panel=COMPARING,
         rule=whole(0, 10**6),
     )
     sweep: SweepSettings = field(

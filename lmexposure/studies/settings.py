@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 from lmexposure._quantiles import fewest_refits
 from lmexposure._settings import (
@@ -86,41 +86,35 @@ def _left_context(name: str, value: object) -> None:
 class MeasureSettings(Settings):
     """What is measured, and how closely."""
 
+    PANEL: ClassVar[str] = MEASURING
+
     references: int | None = setting(
         None,
         "fills to compare with, per format",
-        panel=MEASURING,
         rule=whole(20, _MOST),
         usual="10,000, or all there are",
     )
-    revealed: int = setting(
-        4, "characters given to the searches, at most", panel=MEASURING, rule=whole(0, _MOST)
-    )
+    revealed: int = setting(4, "characters given to the searches, at most", rule=whole(0, _MOST))
     beam_width: int | None = setting(
         None,
         "candidates that a beam search keeps",
-        panel=MEASURING,
         rule=whole(2, _MOST),
         usual="100, or twice the canaries if that is more",
     )
-    extraction: bool = setting(True, "whether the secrets are searched for", panel=MEASURING)
+    extraction: bool = setting(True, "whether the secrets are searched for")
     estimate: str = setting(
         "auto",
         "the estimate of exposure that is shown: auto, exact, importance, sampled, certificate, or "
         "skew_normal, an extrapolation next to what was counted",
-        panel=MEASURING,
         rule=choice(*ESTIMATES),
     )
-    draws: int = setting(
-        20_000, "fills drawn for importance sampling", panel=MEASURING, rule=whole(10, _MOST)
-    )
+    draws: int = setting(20_000, "fills drawn for importance sampling", rule=whole(10, _MOST))
     guesses: int = setting(
-        1_000, "likeliest fills that best-first search finds", panel=MEASURING, rule=whole(1, _MOST)
+        1_000, "likeliest fills that best-first search finds", rule=whole(1, _MOST)
     )
     budget_steps: int | None = setting(
         None,
         "model steps for the exact search of a format",
-        panel=MEASURING,
         rule=whole(1, LARGEST_SEED),
         remedy=_WITHOUT_SEARCH,
         usual="by the size of the model",
@@ -128,7 +122,6 @@ class MeasureSettings(Settings):
     budget_seconds: float | None = setting(
         None,
         "seconds after which each search ends; another machine may then show other methods",
-        panel=MEASURING,
         rule=positive,
         remedy=_WITHOUT_SEARCH,
         usual="no limit",
@@ -136,20 +129,16 @@ class MeasureSettings(Settings):
     live_states: int | None = setting(
         None,
         "model states that a search holds at once",
-        panel=MEASURING,
         rule=whole(1, _MOST),
         usual="as memory allows",
     )
-    level: float = setting(0.95, "coverage of the intervals", panel=MEASURING, rule=coverage)
+    level: float = setting(0.95, "coverage of the intervals", rule=coverage)
     bootstraps: int = setting(
         199,
         "refits behind goodness and interval of the skew-normal curve, where it is asked for",
-        panel=MEASURING,
         rule=whole(39, _MOST),
     )
-    permutations: int = setting(
-        9_999, "shuffles behind a p-value", panel=MEASURING, rule=whole(99, _MOST)
-    )
+    permutations: int = setting(9_999, "shuffles behind a p-value", rule=whole(99, _MOST))
     significance: float = setting(
         0.05, "how often, at most, a bound on epsilon may be wrong", panel=PRIVACY, rule=fraction
     )
@@ -171,18 +160,15 @@ class MeasureSettings(Settings):
         False,
         "a first look in about a tenth of the time: fewer references, draws and steps of the "
         "search, no extraction with characters given; the result says what is coarser",
-        panel=MEASURING,
     )
     bootstrap_seed: int = setting(
         0,
         "seed of bootstraps, draws and permutations; no secret follows from it",
-        panel=MEASURING,
         rule=whole(0, LARGEST_SEED),
     )
     left_context: str | None = setting(
         None,
         "what was left of each canary in the rows of another trainer: bos, eos, none, or a text",
-        panel=MEASURING,
         rule=_left_context,
         usual="as the manifest or the rows say",
     )
@@ -287,6 +273,8 @@ def _fewer(what: str, number: int, usual: int) -> list[str]:
 class RunSettings(Settings):
     """The whole pipeline: what is inserted, what is trained, what is measured."""
 
+    PANEL: ClassVar[str] = HIDDEN
+
     model: str = setting(
         "lstm",
         "the model: lstm, gpt2-tiny, or a path or hub name to fine-tune",
@@ -296,7 +284,6 @@ class RunSettings(Settings):
     formats: tuple[str, ...] = setting(
         ("random_number",),
         "a shipped format of secrets, or a .toml file; may be repeated",
-        panel=HIDDEN,
         rule=words,
         flag_name="--format",
         metavar="NAME",
@@ -305,7 +292,6 @@ class RunSettings(Settings):
         (UNIFORM,),
         f"a kind of canary; may be repeated: {', '.join(KINDS)}; all but uniform are judged by "
         "coins alone",
-        panel=HIDDEN,
         rule=several(_kind),
         flag_name="--kind",
         metavar="KIND",
@@ -313,7 +299,6 @@ class RunSettings(Settings):
     texts: str | None = setting(
         None,
         "a file of texts, one a line, as canaries of the kind texts, beside the other kinds",
-        panel=HIDDEN,
         rule=text,
         metavar="FILE",
         usual="none",
@@ -321,13 +306,11 @@ class RunSettings(Settings):
     partner: str = setting(
         "coin",
         "of the kind near_duplicate, the copy: with a coin of its own, or always in",
-        panel=HIDDEN,
         rule=choice("coin", "always"),
     )
     canaries: int | None = setting(
         None,
         "secrets per format and class of repetitions; with an inclusion probability, candidates",
-        panel=HIDDEN,
         rule=whole(1),
         usual=str(_CANARIES),
     )
@@ -335,14 +318,12 @@ class RunSettings(Settings):
         None,
         "probability of each candidate to be inserted: 0.5 for an audit in one run, a small one "
         "for few canaries among many references",
-        panel=HIDDEN,
         rule=fraction,
         usual="a fixed number is inserted",
     )
     inclusion_seed: int | None = setting(
         None,
         "decides which candidates are inserted",
-        panel=HIDDEN,
         rule=whole(0, LARGEST_SEED),
         usual="fresh from the operating system, kept in the manifest",
         secret=True,
@@ -350,26 +331,21 @@ class RunSettings(Settings):
     repetitions: tuple[int, ...] = setting(
         (1, 4, 16),
         "how often the secrets of each class are inserted",
-        panel=HIDDEN,
         rule=several(whole(1)),
         metavar="N,N,...",
         parse=whole_numbers,
     )
-    controls: int = setting(
-        32, "secrets per format that are never inserted", panel=HIDDEN, rule=whole(0)
-    )
+    controls: int = setting(32, "secrets per format that are never inserted", rule=whole(0))
     witness: bool = setting(
         True,
         "insert a few secrets that are never judged, by which it is seen later that a model read "
         "this corpus",
-        panel=HIDDEN,
         flag_name="--witness/--no-witness",
     )
     seed: int | None = setting(
         None,
         "decides secrets, positions and training, but not who is included; whoever has it can draw "
         "the secrets, and a small one can be guessed",
-        panel=HIDDEN,
         rule=whole(0, LARGEST_SEED),
         usual="secrets and positions fresh from the operating system, kept in the manifest; the "
         "training's is 0",
@@ -377,45 +353,37 @@ class RunSettings(Settings):
     layout: str | None = setting(
         None,
         f"what a document is: {layouts_listed(hints=True)}",
-        panel=HIDDEN,
         rule=choice(*ADAPTERS),
         usual="by the file's suffix, else lines",
     )
-    text_field: str = setting(
-        "text", "the JSONL field that holds the text", panel=HIDDEN, rule=text
-    )
+    text_field: str = setting("text", "the JSONL field that holds the text", rule=text)
     prompt_field: str | None = setting(
         None,
         "of records that are a prompt and its answer, the field with the prompt",
-        panel=HIDDEN,
         rule=text,
         usual="prompt, or as the form has it",
     )
     completion_field: str | None = setting(
         None,
         "of these, the field with the answer",
-        panel=HIDDEN,
         rule=text,
         usual="completion, or as the form has it",
     )
     form: str | None = setting(
         None,
         f"what a record is: {', '.join(FORMS[:-1])} or {FORMS[-1]}",
-        panel=HIDDEN,
         rule=choice(*FORMS),
         usual="recognised by the fields of the first records",
     )
     turn: str | None = setting(
         None,
         "of chats, the turn that a canary is: user or assistant",
-        panel=HIDDEN,
         rule=choice("user", "assistant"),
         usual="assistant",
     )
     loss: str | None = setting(
         None,
         "of chats, the tokens that carry loss in the training: all, assistant or completion",
-        panel=HIDDEN,
         rule=choice("all", "assistant", "completion"),
         usual="assistant in messages and conversations, completion in the others; all where the "
         "canary is the user's turn",
@@ -423,42 +391,36 @@ class RunSettings(Settings):
     rendering: str | None = setting(
         None,
         "how a record of strings becomes a row: chat, by the chat template, or text",
-        panel=HIDDEN,
         rule=choice("chat", "text"),
         usual="text for strings, chat for messages",
     )
     other_turn: str | None = setting(
         None,
         "of chats, the text of the other turn of an inserted record",
-        panel=HIDDEN,
         rule=text,
         usual="a neutral one",
     )
     system: str | None = setting(
         None,
         "of chats, the system prompt of inserted records",
-        panel=HIDDEN,
         rule=text,
         usual="that of the first records, where all have the same",
     )
     chat_template: str | None = setting(
         None,
         "a file with the chat template of the training",
-        panel=HIDDEN,
         rule=text,
         usual="the tokenizer's own",
     )
     chat_date: str | None = setting(
         None,
         "the day of the training's rows, as YYYY-MM-DD, where the chat template writes the date",
-        panel=HIDDEN,
         rule=day,
         usual="the day on which they are made",
     )
     existing: Literal["refuse", "set_aside"] = setting(
         "refuse",
         "fills already in the corpus: refuse, or set_aside (not drawn, not counted)",
-        panel=HIDDEN,
         rule=choice("refuse", "set_aside"),
     )
     layers: int = setting(2, "layers of the LSTM", panel=TRAINING, rule=whole(1, 1000))

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 from lmexposure._settings import (
     Settings,
@@ -75,55 +76,47 @@ def _run_settings() -> RunSettings:
 class SweepSettings(Settings):
     """Many models on one corpus, each with canaries of its own by coins."""
 
+    PANEL: ClassVar[str] = SWEEPING
+
     models: int = setting(
         64,
         "models to train; the report says how many each question takes",
-        panel=SWEEPING,
         rule=whole(_FEWEST_MODELS, _MOST_MODELS),
     )
     population: int | None = setting(
         None,
         "ordinary documents that are in each model by a coin as well",
-        panel=SWEEPING,
         rule=whole(0, 10**7),
         usual=f"the smaller of {MOST_POPULATION} and a tenth of the documents",
     )
     vary: str = setting(
         "canaries",
         "what differs from model to model: canaries (and the population), or all documents",
-        panel=SWEEPING,
         rule=choice("canaries", "all"),
     )
     coins: str = setting(
         "independent",
         "how a canary's models are chosen: independent coins, or exactly_half of the models, for "
         "which no bound on epsilon holds",
-        panel=SWEEPING,
         rule=choice("independent", "exactly_half"),
     )
     score: str = setting(
         "secret_tokens",
         f"the score that decides, fixed before a model is trained: {', '.join(SCORES)}",
-        panel=SWEEPING,
         rule=choice(*SCORES),
     )
     attack: str = setting(
-        "lira",
-        f"what the other models make of it: {', '.join(ATTACKS)}",
-        panel=SWEEPING,
-        rule=choice(*ATTACKS),
+        "lira", f"what the other models make of it: {', '.join(ATTACKS)}", rule=choice(*ATTACKS)
     )
     contexts: int = setting(
         3,
         "left contexts in which each canary's greedy tokens are read, for label_only",
-        panel=SWEEPING,
         rule=whole(1, 100),
     )
     shares: tuple[float, ...] | None = setting(
         None,
         "shares of the canaries that have models of their own, the first of them 1: it shows "
         "whether canaries disturb each other; 0: none is in, in a quarter of the models",
-        panel=SWEEPING,
         rule=_shares,
         metavar="X,X,...",
         parse=numbers,
@@ -132,25 +125,21 @@ class SweepSettings(Settings):
     base: str | None = setting(
         None,
         "a model that never saw the corpus, to calibrate scores by",
-        panel=SWEEPING,
         rule=text,
         usual="of a pretrained model, that model itself",
     )
-    keep_weights: bool = setting(
-        False, "keep the models, and not their scores alone", panel=SWEEPING
-    )
+    keep_weights: bool = setting(False, "keep the models, and not their scores alone")
     inclusion_seed: int | None = setting(
         None,
         "decides which canary is in which model",
-        panel=SWEEPING,
         rule=whole(0, LARGEST_SEED),
         usual="fresh from the operating system, the coins are in plan.json",
         secret=True,
     )
     significance: float = setting(
-        0.05, "how often, at most, a bound on epsilon may be wrong", panel=SWEEPING, rule=fraction
+        0.05, "how often, at most, a bound on epsilon may be wrong", rule=fraction
     )
-    level: float = setting(0.95, "coverage of the intervals", panel=SWEEPING, rule=coverage)
+    level: float = setting(0.95, "coverage of the intervals", rule=coverage)
     run: RunSettings = field(
         default_factory=_run_settings, metadata=part(RunSettings, names=of_sweeps())
     )
