@@ -14,12 +14,12 @@ from functools import partial
 from operator import index
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args, get_origin
 
 from annotated_types import Interval
 
 from lmexposure._types import BigInteger, Count, Found, Rows
-from lmexposure._validate import LARGEST_SEED, flag, integer, one_of, text
+from lmexposure._validate import LARGEST_SEED, flag, integer, of_type, one_of, text
 from lmexposure.errors import SettingsError
 
 T = TypeVar("T")
@@ -294,6 +294,23 @@ class Settings(Found):
         own["fields"] = [declared["name"] for declared in kept]
         return made
 
+    PANEL: ClassVar[str]  # of the help, where a setting has no other
+
+    def __post_init__(self) -> None:
+        """Hold every setting against its own rule; a list becomes a tuple, 1 a 1.0."""
+        for name, declared in settings_of(type(self)).items():
+            given = getattr(self, name)
+            value: Any = tuple(given) if isinstance(given, list) else given
+            declared.check(value)
+            if declared.kind is float and value is not None:
+                value = float(value)
+            if value is not given:
+                object.__setattr__(self, name, value)  # it is frozen from here on
+        for name, held in parts_of(type(self)).items():
+            if not held.as_given:
+                kind = held.record
+                of_type(name, getattr(self, name), kind, f"{kind.__name__}(...)")
+
     @staticmethod
     def completed(values: Mapping[str, object]) -> Mapping[str, object]:
         """The same values, with what some of them bring along where it is not given."""
@@ -365,18 +382,6 @@ def recorded_values(record: object) -> dict[str, Any]:
         if held.recorded:
             values |= inner if held.as_given else recorded_values(inner)
     return values
-
-
-def check_settings(record: object) -> None:
-    """Hold every setting of a record against its own rule; a list becomes a tuple, 1 a 1.0."""
-    for name, declared in settings_of(type(record)).items():
-        given = getattr(record, name)
-        value: Any = tuple(given) if isinstance(given, list) else given
-        declared.check(value)
-        if declared.kind is float and value is not None:
-            value = float(value)
-        if value is not given:
-            object.__setattr__(record, name, value)  # it is frozen from here on
 
 
 def whole(low: int, high: int | None = None) -> Rule:

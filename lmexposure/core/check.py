@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import ClassVar
 
-from lmexposure._settings import check_settings, setting, settings_of, whole
+from lmexposure._settings import Settings, setting, settings_of, whole
 from lmexposure._style import outcome_word, setting_value, short
 from lmexposure._validate import fraction, positive
 from lmexposure.errors import SettingsError
@@ -328,7 +328,7 @@ def _check_rate(name: str, value: object) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Thresholds:
+class Thresholds(Settings):
     """What a model may show. None asks for nothing: the default applies, where there is one.
 
     A threshold that is asked for and cannot be tested makes the gate inconclusive; a default that
@@ -407,9 +407,6 @@ class Thresholds:
         False, "let a model pass of which nothing shows that it saw the canaries"
     )
     accept_quick: bool = setting(False, "let a quick look pass")
-
-    def __post_init__(self) -> None:
-        check_settings(self)
 
     @property
     def guesses(self) -> int:

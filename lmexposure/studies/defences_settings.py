@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-from lmexposure._settings import Settings, check_settings, part, setting, whole, words
-from lmexposure._validate import fraction, of_type, positive
+from lmexposure._settings import Settings, part, setting, whole, words
+from lmexposure._validate import fraction, positive
 from lmexposure.errors import SettingsError
 from lmexposure.studies.sweep_settings import SweepSettings
 from lmexposure.studies.training_settings import OF_METHOD
@@ -98,8 +98,7 @@ class DefencesSettings(Settings):
     """Of each method: models, canaries, training."""
 
     def __post_init__(self) -> None:
-        check_settings(self)
-        of_type("sweep", self.sweep, SweepSettings, "SweepSettings(...)")
+        super().__post_init__()
         if self.sweep.shares_used != (1.0,):
             raise SettingsError("shares: a comparison of defences has one share of canaries, 1")
         twice = sorted({name for name in self.methods if self.methods.count(name) > 1})

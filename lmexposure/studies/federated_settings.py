@@ -4,8 +4,8 @@ import math
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from lmexposure._settings import Settings, check_settings, part, setting, whole
-from lmexposure._validate import LARGEST_SEED, fraction, of_type, positive, text
+from lmexposure._settings import Settings, part, setting, whole
+from lmexposure._validate import LARGEST_SEED, fraction, positive, text
 from lmexposure.errors import SettingsError
 
 FEDERATED, CANIFE = "Federated training", "Canaries in its rounds"  # panels of a command's help
@@ -62,9 +62,6 @@ class FederatedSettings(Settings):
         0, "seed of weights, clients, coins and noise", rule=whole(0, LARGEST_SEED), recorded=False
     )
 
-    def __post_init__(self) -> None:
-        check_settings(self)
-
 
 @dataclass(frozen=True, kw_only=True)
 class CanifeSettings(Settings):
@@ -93,9 +90,6 @@ class CanifeSettings(Settings):
         0, "seed of canaries and their coins", rule=whole(0, LARGEST_SEED), recorded=False
     )
 
-    def __post_init__(self) -> None:
-        check_settings(self)
-
 
 @dataclass(frozen=True, kw_only=True)
 class CanifeStudySettings(Settings):
@@ -120,8 +114,3 @@ class CanifeStudySettings(Settings):
         default_factory=FederatedSettings, metadata=part(FederatedSettings)
     )
     attacks: CanifeSettings = field(default_factory=CanifeSettings, metadata=part(CanifeSettings))
-
-    def __post_init__(self) -> None:
-        check_settings(self)
-        of_type("training", self.training, FederatedSettings, "FederatedSettings(...)")
-        of_type("attacks", self.attacks, CanifeSettings, "CanifeSettings(...)")

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from lmexposure._settings import Settings, check_settings, choice, part, setting, whole
-from lmexposure._validate import LARGEST_SEED, of_type, text
+from lmexposure._settings import Settings, choice, part, setting, whole
+from lmexposure._validate import LARGEST_SEED, text
 from lmexposure.canaries import ADAPTERS, layouts_listed
 from lmexposure.studies.settings import RunSettings
 
@@ -38,7 +38,3 @@ class IdentifierSettings(Settings):
         default=RunSettings(), metadata=part(RunSettings, names=_LOADING, recorded=False)
     )
     """How both models are loaded."""
-
-    def __post_init__(self) -> None:
-        check_settings(self)
-        of_type("run", self.run, RunSettings, "RunSettings(...)")

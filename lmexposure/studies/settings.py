@@ -8,7 +8,6 @@ from lmexposure._quantiles import fewest_refits
 from lmexposure._settings import (
     Settings,
     build,
-    check_settings,
     choice,
     own_values,
     part,
@@ -29,7 +28,6 @@ from lmexposure._validate import (
     day,
     delta_of_dp,
     fraction,
-    of_type,
     positive,
     text,
 )
@@ -185,7 +183,7 @@ class MeasureSettings(Settings):
     )
 
     def __post_init__(self) -> None:
-        check_settings(self)
+        super().__post_init__()
         if self.estimate == "skew_normal":
             self._check_refits()
         if self.claimed_epsilon is not None:
@@ -472,10 +470,9 @@ class RunSettings(Settings):
     )
 
     def __post_init__(self) -> None:
-        check_settings(self)
+        super().__post_init__()
         self._check_inclusion()
         self._check_kinds()
-        of_type("measure", self.measure, MeasureSettings, MEASURE_SETTINGS)
         if not isinstance(self.training, Mapping):
             raise SettingsError(f"training={self.training!r} must be a table of settings by name")
         training = {name: _without_lists(value) for name, value in self.training.items()}

@@ -6,7 +6,6 @@ from typing import ClassVar
 
 from lmexposure._settings import (
     Settings,
-    check_settings,
     choice,
     numbers,
     part,
@@ -14,7 +13,7 @@ from lmexposure._settings import (
     settings_taken,
     whole,
 )
-from lmexposure._validate import LARGEST_SEED, coverage, fraction, of_type, text
+from lmexposure._validate import LARGEST_SEED, coverage, fraction, text
 from lmexposure.errors import SettingsError
 from lmexposure.studies.settings import MeasureSettings, RunSettings
 
@@ -146,8 +145,7 @@ class SweepSettings(Settings):
     """What is inserted and trained, and where; its own coins and controls have no place here."""
 
     def __post_init__(self) -> None:
-        check_settings(self)
-        of_type("run", self.run, RunSettings, "RunSettings(...)")
+        super().__post_init__()
         # Coins show that a model read its share of the canaries: there is nothing to witness.
         controls = 0 if self.run.controls == RunSettings.controls else self.run.controls
         object.__setattr__(self, "run", replace(self.run, witness=False, controls=controls))

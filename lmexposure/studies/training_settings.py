@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from lmexposure._settings import (
+    Settings,
     build,
-    check_settings,
     choice,
     refuse_unknown,
     setting,
@@ -65,7 +65,7 @@ def _share(name: str, value: float) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DefenceSettings:
+class DefenceSettings(Settings):
     """Of a training, what is to make it give less away; each but the first two is of one method."""
 
     PANEL: ClassVar[str] = TRAINING
@@ -371,7 +371,7 @@ class TrainingSettings(DefenceSettings):
     threads: int | None = setting(None, "of the CPU", rule=whole(1, MOST_THREADS))
 
     def __post_init__(self) -> None:
-        check_settings(self)
+        super().__post_init__()
         for epoch in self.snapshot_epochs:
             integer("snapshot_epochs", epoch, low=1, high=self.epochs)
         if not self.lora:

@@ -5,14 +5,13 @@ from typing import ClassVar
 
 from lmexposure._settings import (
     Settings,
-    check_settings,
     choice,
     part,
     setting,
     whole,
     whole_numbers,
 )
-from lmexposure._validate import LARGEST_SEED, coverage, fraction, integer, of_type, positive
+from lmexposure._validate import LARGEST_SEED, coverage, fraction, integer, positive
 from lmexposure.errors import SettingsError
 from lmexposure.studies.settings import RunSettings
 
@@ -155,8 +154,7 @@ class VerbatimSettings(Settings):
     """Layout, text field, and how models are loaded."""
 
     def __post_init__(self) -> None:
-        check_settings(self)
-        of_type("run", self.run, RunSettings, "RunSettings(...)")
+        super().__post_init__()
         if self.near_windows and self.distance >= self.suffix_tokens:
             raise SettingsError(
                 f"distance={self.distance} edits make any text of suffix_tokens="
