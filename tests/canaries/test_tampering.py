@@ -7,8 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from random_corpora import PIN
-from written_corpora import Written, parquet_bytes, row_groups
+from random_corpora import PIN, Written, parquet_bytes, row_groups
 
 import lmexposure as lx
 from lmexposure.errors import CorpusError
