@@ -8,6 +8,7 @@ all of these: no record takes one name from two parts.
 """
 
 import difflib
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import partial
@@ -387,6 +388,17 @@ def recorded_values(record: object) -> dict[str, Any]:
 def whole(low: int, high: int | None = None) -> Rule:
     """The rule of whole numbers in [low, high]."""
     return partial(integer, low=low, high=high)
+
+
+def at_least_0(words: str, *, below: float = math.inf) -> Rule:
+    """The rule of numbers from 0 on, in words."""
+
+    def check(name: str, value: object) -> None:
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not number or not 0 <= value < below:  # type: ignore[operator]
+            raise SettingsError(f"{name}={value!r} must be {words}")
+
+    return check
 
 
 def choice(*words: str) -> Rule:

@@ -36,12 +36,7 @@ if TYPE_CHECKING:
         verdict_summary,
         verdict_text,
     )
-    from lmexposure.core.registry import (
-        kinds,
-        own_records,
-        register,
-        register_other,
-    )
+    from lmexposure.core.registry import OTHERS, kinds, own_records, register
     from lmexposure.core.render import as_csv, as_markdown, code, fence, inline, table
     from lmexposure.core.report import FORMATS, check_formats, write_document, write_report
     from lmexposure.core.study import (

@@ -37,10 +37,10 @@ from lmexposure.core.outputs import verdict_junit as verdict_junit
 from lmexposure.core.outputs import verdict_sarif as verdict_sarif
 from lmexposure.core.outputs import verdict_summary as verdict_summary
 from lmexposure.core.outputs import verdict_text as verdict_text
+from lmexposure.core.registry import OTHERS as OTHERS
 from lmexposure.core.registry import kinds as kinds
 from lmexposure.core.registry import own_records as own_records
 from lmexposure.core.registry import register as register
-from lmexposure.core.registry import register_other as register_other
 from lmexposure.core.render import as_csv as as_csv
 from lmexposure.core.render import as_markdown as as_markdown
 from lmexposure.core.render import code as code

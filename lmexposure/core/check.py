@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import ClassVar
 
-from lmexposure._settings import Settings, setting, settings_of, whole
+from lmexposure._settings import Settings, at_least_0, setting, settings_of, whole
 from lmexposure._style import outcome_word, setting_value, short
 from lmexposure._validate import fraction, positive
 from lmexposure.errors import SettingsError
@@ -315,16 +315,7 @@ def _at_least_guessing(name: str, bits: float, quantile: float) -> None:
         )
 
 
-def _check_epsilon(name: str, value: object) -> None:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not 0 <= value < math.inf:  # type: ignore[operator]
-        raise SettingsError(f"{name}={value!r} must be a finite number, at least 0, in nats")
-
-
-def _check_rate(name: str, value: object) -> None:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not 0 <= value < 1:  # type: ignore[operator]
-        raise SettingsError(f"{name}={value!r} must be a rate, at least 0 and below 1")
+_RATE = at_least_0("a rate, at least 0 and below 1", below=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -367,13 +358,16 @@ class Thresholds(Settings):
         usual=str(DEFAULT_GUESSES),
     )
     max_epsilon: float | None = setting(
-        None, "largest lower bound on epsilon allowed, in nats", rule=_check_epsilon, usual="any"
+        None,
+        "largest lower bound on epsilon allowed, in nats",
+        rule=at_least_0("a finite number, at least 0, in nats"),
+        usual="any",
     )
     max_worst_tpr: float | None = setting(
         None,
         "of a sweep: largest share of the models with a text that may give it away; of defences: "
         "of the canaries that the strongest attack may find under the best one",
-        rule=_check_rate,
+        rule=_RATE,
         usual="what chance explains",
     )
     p_value: bool | None = setting(
@@ -393,7 +387,7 @@ class Thresholds(Settings):
     max_extractable: float | None = setting(
         None,
         "of memorised text: largest share of windows that may come out within the tries",
-        rule=_check_rate,
+        rule=_RATE,
         usual="any",
     )
     min_canaries: int = setting(10, "a class of fewer cannot pass", rule=whole(1, _MOST))

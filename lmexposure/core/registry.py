@@ -8,7 +8,8 @@ GROUP = "lmexposure.studies"
 _HOMES: dict[str, str] = {}
 BEGUN: dict[str, str] = {}  # by kind, the file of a directory whose record is not there yet
 PARTS: set[str] = set()  # kinds whose record may lie next to that of another
-OTHERS: dict[str, str] = {}  # by file, in words what a directory is of that is no study
+# By file, in words what a directory is of that is no study: "a training".
+OTHERS: dict[str, str] = {}
 
 
 def register(
@@ -24,11 +25,6 @@ def register(
         BEGUN[kind] = begun
     if part:
         PARTS.add(kind)
-
-
-def register_other(file: str, what: str) -> None:
-    """Make known what a directory with a file is of, which is no study: "a training"."""
-    OTHERS[file] = what
 
 
 def own_records() -> list[str]:

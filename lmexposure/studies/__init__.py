@@ -7,8 +7,8 @@ Open `exposure/record.py` to learn what result.json holds and what must be true 
 
 from typing import TYPE_CHECKING
 
+from lmexposure.core import OTHERS as _OTHERS
 from lmexposure.core import register as _register
-from lmexposure.core import register_other as _register_other
 
 if TYPE_CHECKING:
     from lmexposure.studies.canife import Canife, CanifeRound
@@ -181,5 +181,4 @@ _register("result", "lmexposure.studies.exposure.result:Result", begun="run.json
 _register("sweep", "lmexposure.studies.sweep:SweepResult", begun="plan.json")
 _register("verbatim", "lmexposure.studies.verbatim:VerbatimRecord")
 _register("white_box", "lmexposure.studies.white_box:WhiteBoxAudit", part=True)
-for _file in ("training.json", "checkpoint.pt"):
-    _register_other(_file, "a training")
+_OTHERS.update({"training.json": "a training", "checkpoint.pt": "a training"})

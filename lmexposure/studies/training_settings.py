@@ -1,13 +1,13 @@
 """How a model is trained, with or without a defence; apart from it what changes only the speed."""
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 from lmexposure._settings import (
     Settings,
+    at_least_0,
     build,
     choice,
     refuse_unknown,
@@ -58,12 +58,6 @@ TAUGHT = (SELENA, DISTILLATION)
 _ADDED = ("deduplicate", "dropout", "weight_average", "max_steps", "gradient_canaries")
 
 
-def _share(name: str, value: float) -> None:
-    """The rule of a share that may be 0."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
-        raise SettingsError(f"{name}={value!r} must be at least 0 and below 1")
-
-
 @dataclass(frozen=True, kw_only=True)
 class DefenceSettings(Settings):
     """Of a training, what is to make it give less away; each but the first two is of one method."""
@@ -75,7 +69,11 @@ class DefenceSettings(Settings):
         "train on the first alone of documents that are alike: none, exact or near",
         rule=choice("none", "exact", "near"),
     )
-    dropout: float = setting(0.0, "share of units dropped in training", rule=_share)
+    dropout: float = setting(
+        0.0,
+        "share of units dropped in training",
+        rule=at_least_0("at least 0 and below 1", below=1),
+    )
     goldfish_k: int = setting(
         4, "of goldfish, one token in k carries no loss", rule=whole(2, 10**6)
     )
@@ -197,11 +195,6 @@ def _usual(name: str, default: object) -> str:
     return "; ".join([str(default), *others])
 
 
-def _decay(name: str, value: float) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-        raise SettingsError(f"{name}={value!r} must be finite and at least 0")
-
-
 def _epochs(name: str, values: object) -> None:
     if not isinstance(values, tuple | list):
         raise SettingsError(f"{name}={values!r} must be a list of epochs, such as [1, 5]")
@@ -274,7 +267,10 @@ class TrainingSettings(DefenceSettings):
         0, "steps in which the learning rate grows", usual=_usual("warmup_steps", 0), rule=whole(0)
     )
     weight_decay: float = setting(
-        0.0, "weight decay of AdamW", usual=_usual("weight_decay", 0.0), rule=_decay
+        0.0,
+        "weight decay of AdamW",
+        usual=_usual("weight_decay", 0.0),
+        rule=at_least_0("finite and at least 0"),
     )
     gradient_clip: float = setting(1.0, "largest norm of a step's gradient", rule=positive)
     precision: str = setting(
