@@ -333,7 +333,7 @@ class Settings(Found):
             before = getattr(self, field_name)
             given = {name: left.pop(name) for name in held.settings(before) if name in left}
             new[field_name] = {**before, **given} if held.as_given else before.override(given)
-        return changed(self, new)
+        return replace(self, **new)  # type: ignore[type-var]
 
 
 def settings_in(
@@ -465,9 +465,3 @@ def refuse_unknown(
 def build(record: Callable[..., T], values: Mapping[str, Any]) -> T:
     """A record of these values; their types are checked by its own rules."""
     return record(**values)
-
-
-def changed(record: T, values: Mapping[str, Any]) -> T:
-    """A copy of a record with some values replaced; their types are checked by its own rules."""
-    made: T = replace(record, **values)  # type: ignore[type-var]
-    return made

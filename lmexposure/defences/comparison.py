@@ -17,7 +17,7 @@ import numpy as np
 from lmexposure._files import PRIVATE, atomic_write, canonical_json, sha256_bytes, sha256_file
 from lmexposure._integrity import check_seal, read_sealed, write_sealed
 from lmexposure._record import JsonValue
-from lmexposure._settings import changed, recorded_values
+from lmexposure._settings import recorded_values
 from lmexposure._style import count, visible
 from lmexposure._written import remove
 from lmexposure.audit import plan_of, training_settings
@@ -129,9 +129,9 @@ class Comparison:
         return replace(_trained(self.settings.sweep.run, training), seed=seed)
 
 
-def _trained(run: RunSettings, training: Mapping[str, object]) -> RunSettings:
+def _trained(run: RunSettings, training: Mapping[str, Any]) -> RunSettings:
     """A run whose training has these settings too."""
-    return changed(run, {"training": {**run.training, **training}})
+    return replace(run, training={**run.training, **training})
 
 
 def prepare_comparison(corpus: Files, *, out: str | Path, settings: DefencesSettings) -> Comparison:

@@ -21,11 +21,6 @@ _FIXED = (
 )
 
 
-def _methods(name: str, value: object) -> None:
-    """The rule of names of methods; which there are, the catalogue knows."""
-    words(name, value)
-
-
 def _rate(name: str, value: float) -> None:
     if fraction(name, value) not in (0.01, 0.001):
         raise SettingsError(f"{name}={value!r} must be 0.01 or 0.001, which sweeps have rates at")
@@ -54,7 +49,7 @@ class DefencesSettings(Settings):
     methods: tuple[str, ...] = setting(
         ("early-stop", "relaxloss", "hamp", "dp-sgd"),
         "defences to compare; none is always among them",
-        rule=_methods,
+        rule=words,  # which there are, the catalogue knows
         metavar="NAME,NAME,...",
         parse=lambda name, text: tuple(part.strip() for part in text.split(",")),
         usual="early-stop,relaxloss,hamp,dp-sgd",
