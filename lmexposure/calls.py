@@ -109,7 +109,8 @@ def run(
     Args:
         corpus: a file, several, or patterns.
         out: the run directory: manifest.json, corpus/, model/, metrics.jsonl, training.json,
-            scores.parquet, result.json, run.json; None leaves nothing, the model neither.
+            scores.parquet, result.json, run.json; None leaves nothing, the model neither, but where
+            SIGTERM ends the process: then a temporary directory, lmexposure-..., stays.
         progress: watches.
         settings: what to insert, train and measure. Secrets and coins without a seed are drawn once
             for `out`: its manifest has what was drawn.
