@@ -390,6 +390,9 @@ def whole(low: int, high: int | None = None) -> Rule:
     return partial(integer, low=low, high=high)
 
 
+SEED = whole(0, LARGEST_SEED)
+
+
 def at_least_0(words: str, *, below: float = math.inf) -> Rule:
     """The rule of numbers from 0 on, in words."""
 

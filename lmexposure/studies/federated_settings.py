@@ -4,8 +4,8 @@ import math
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from lmexposure._settings import Settings, part, setting, whole
-from lmexposure._validate import LARGEST_SEED, fraction, positive, text
+from lmexposure._settings import SEED, Settings, part, setting, whole
+from lmexposure._validate import fraction, positive, text
 from lmexposure.errors import SettingsError
 
 FEDERATED, CANIFE = "Federated training", "Canaries in its rounds"  # panels of a command's help
@@ -58,9 +58,7 @@ class FederatedSettings(Settings):
     clip: float = setting(1.0, "largest norm of a client's update", rule=_clip)
     noise_multiplier: float = setting(1.0, "noise over the clip; 0: no privacy", rule=_noise)
     delta: float = setting(1e-5, "delta of the claim", rule=fraction)
-    seed: int = setting(
-        0, "seed of weights, clients, coins and noise", rule=whole(0, LARGEST_SEED), recorded=False
-    )
+    seed: int = setting(0, "seed of weights, clients, coins and noise", rule=SEED, recorded=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,9 +84,7 @@ class CanifeSettings(Settings):
     significance: float = setting(
         0.05, "how often, at most, a bound lies above the truth", rule=fraction
     )
-    canary_seed: int = setting(
-        0, "seed of canaries and their coins", rule=whole(0, LARGEST_SEED), recorded=False
-    )
+    canary_seed: int = setting(0, "seed of canaries and their coins", rule=SEED, recorded=False)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from lmexposure._settings import Settings, choice, part, setting, whole
-from lmexposure._validate import LARGEST_SEED, text
+from lmexposure._settings import SEED, Settings, choice, part, setting, whole
+from lmexposure._validate import text
 from lmexposure.canaries import ADAPTERS, layouts_listed
 from lmexposure.studies.settings import RunSettings
 
@@ -26,7 +26,7 @@ class IdentifierSettings(Settings):
     left: int = setting(
         200, "characters in front of each that a model reads, at most", rule=whole(0)
     )
-    seed: int = setting(0, "seed of the choice and of the draws", rule=whole(0, LARGEST_SEED))
+    seed: int = setting(0, "seed of the choice and of the draws", rule=SEED)
     layout: str | None = setting(
         None,
         f"what a document is: {layouts_listed(hints=True)}",

@@ -6,6 +6,7 @@ from typing import ClassVar, Literal
 
 from lmexposure._quantiles import fewest_refits
 from lmexposure._settings import (
+    SEED,
     Settings,
     build,
     choice,
@@ -160,9 +161,7 @@ class MeasureSettings(Settings):
         "search, no extraction with characters given; the result says what is coarser",
     )
     bootstrap_seed: int = setting(
-        0,
-        "seed of bootstraps, draws and permutations; no secret follows from it",
-        rule=whole(0, LARGEST_SEED),
+        0, "seed of bootstraps, draws and permutations; no secret follows from it", rule=SEED
     )
     left_context: str | None = setting(
         None,
@@ -322,7 +321,7 @@ class RunSettings(Settings):
     inclusion_seed: int | None = setting(
         None,
         "decides which candidates are inserted",
-        rule=whole(0, LARGEST_SEED),
+        rule=SEED,
         usual="fresh from the operating system, kept in the manifest",
         secret=True,
     )
@@ -344,7 +343,7 @@ class RunSettings(Settings):
         None,
         "decides secrets, positions and training, but not who is included; whoever has it can draw "
         "the secrets, and a small one can be guessed",
-        rule=whole(0, LARGEST_SEED),
+        rule=SEED,
         usual="secrets and positions fresh from the operating system, kept in the manifest; the "
         "training's is 0",
     )

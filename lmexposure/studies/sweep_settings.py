@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from lmexposure._settings import (
+    SEED,
     Settings,
     choice,
     numbers,
@@ -13,7 +14,7 @@ from lmexposure._settings import (
     settings_taken,
     whole,
 )
-from lmexposure._validate import LARGEST_SEED, coverage, fraction, text
+from lmexposure._validate import coverage, fraction, text
 from lmexposure.errors import SettingsError
 from lmexposure.studies.settings import MeasureSettings, RunSettings
 
@@ -131,7 +132,7 @@ class SweepSettings(Settings):
     inclusion_seed: int | None = setting(
         None,
         "decides which canary is in which model",
-        rule=whole(0, LARGEST_SEED),
+        rule=SEED,
         usual="fresh from the operating system, the coins are in plan.json",
         secret=True,
     )

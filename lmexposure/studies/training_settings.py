@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from lmexposure._settings import (
+    SEED,
     Settings,
     at_least_0,
     build,
@@ -17,7 +18,6 @@ from lmexposure._settings import (
 )
 from lmexposure._validate import (
     LARGEST_NUMBER,
-    LARGEST_SEED,
     MOST_THREADS,
     fraction,
     integer,
@@ -341,7 +341,7 @@ class TrainingSettings(DefenceSettings):
     noise_seed: int | None = setting(
         None,
         "of dp-sgd, decides noise and batches; whoever knows it can take the noise away",
-        rule=whole(0, LARGEST_SEED),
+        rule=SEED,
         usual="fresh from the operating system, and kept nowhere",
         secret=True,
     )

@@ -3,15 +3,8 @@
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-from lmexposure._settings import (
-    Settings,
-    choice,
-    part,
-    setting,
-    whole,
-    whole_numbers,
-)
-from lmexposure._validate import LARGEST_SEED, coverage, fraction, integer, positive
+from lmexposure._settings import SEED, Settings, choice, part, setting, whole, whole_numbers
+from lmexposure._validate import coverage, fraction, integer, positive
 from lmexposure.errors import SettingsError
 from lmexposure.studies.settings import RunSettings
 
@@ -139,7 +132,7 @@ class VerbatimSettings(Settings):
     sample_tokens: int = setting(200, "tokens of each", rule=whole(1))
     least_match: int = setting(50, "characters of the shortest match that is told", rule=whole(8))
     level: float = setting(0.95, "coverage of intervals", rule=coverage)
-    seed: int = setting(0, "seed of what is drawn", rule=whole(0, LARGEST_SEED))
+    seed: int = setting(0, "seed of what is drawn", rule=SEED)
     random_split: bool = setting(
         False, "the held-out documents were split off at random, before the training"
     )
