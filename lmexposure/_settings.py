@@ -11,10 +11,10 @@ import difflib
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
-from functools import partial
+from functools import cache, partial
 from operator import index
 from pathlib import Path
-from types import UnionType
+from types import NoneType, UnionType
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args, get_origin
 
 from annotated_types import Interval
@@ -166,17 +166,9 @@ def setting(  # noqa: PLR0913 - what is declared of a setting, each by its name
     return made
 
 
-_FOUND: dict[type, dict[str, Setting]] = {}
-
-
+@cache
 def settings_of(record: type) -> dict[str, Setting]:
     """The settings that a record declares, by name, in its order."""
-    if record not in _FOUND:
-        _FOUND[record] = _declared(record)
-    return _FOUND[record]
-
-
-def _declared(record: type) -> dict[str, Setting]:
     found = {}
     for declared in fields(record):
         if _KEY in declared.metadata:
@@ -185,18 +177,13 @@ def _declared(record: type) -> dict[str, Setting]:
             if attributes["flag"] is None:
                 attributes["flag"] = "--" + declared.name.replace("_", "-")
             default = None if declared.default is MISSING else declared.default
-            kind = _without_none(declared.type)
+            kind: Any = declared.type
+            if isinstance(kind, UnionType):
+                (kind,) = (part for part in get_args(kind) if part is not NoneType)
             found[declared.name] = Setting(
                 name=declared.name, default=default, kind=kind, **attributes
             )
     return found
-
-
-def _without_none(kind: Any) -> Any:
-    if not isinstance(kind, UnionType):
-        return kind
-    (only,) = (part for part in get_args(kind) if part is not type(None))
-    return only
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,10 +191,10 @@ class Part:
     """A field that holds other settings, whose names are given without it."""
 
     record: type
-    names: Collection[str] | None  # that can be given; None: all of them
-    without: Collection[str]  # but these
-    as_given: bool  # it holds those alone that were given, by name
-    recorded: bool  # whether a file says it
+    names: Collection[str] | None = None  # that can be given; None: all of them
+    without: Collection[str] = ()  # but these
+    as_given: bool = False  # it holds those alone that were given, by name
+    recorded: bool = True  # whether a file says it
 
     def settings(self, made: object) -> dict[str, Setting]:
         """What can be given of it, by name, with the defaults that this one has."""
@@ -216,17 +203,9 @@ class Part:
         return {name: found[name] for name in wanted if name not in self.without}
 
 
-def part(
-    record: type,
-    *,
-    names: Collection[str] | None = None,
-    without: Collection[str] = (),
-    as_given: bool = False,
-    recorded: bool = True,
-) -> dict[str, Part]:
+def part(record: type, **how: Any) -> dict[str, Part]:
     """What a field that holds other settings has as its metadata; see `Part`."""
-    held = Part(record=record, names=names, without=without, as_given=as_given, recorded=recorded)
-    return {_PART: held}
+    return {_PART: Part(record=record, **how)}
 
 
 def parts_of(record: type) -> dict[str, Part]:
@@ -279,9 +258,9 @@ class Settings(Found):
     """
 
     @classmethod
-    def __get_pydantic_core_schema__(cls, source: object, handler: Any) -> dict[str, Any]:
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> dict[str, Any]:
         made = super().__get_pydantic_core_schema__(source, handler)
-        own, told, parts = handler.resolve_ref_schema(made), settings_of(cls), parts_of(cls)
+        own, told, parts = handler.resolve_ref_schema(made), settings_of(source), parts_of(source)
         kept = []
         for declared in own["schema"]["fields"]:
             name = declared["name"]
@@ -299,7 +278,8 @@ class Settings(Found):
 
     def __post_init__(self) -> None:
         """Hold every setting against its own rule; a list becomes a tuple, 1 a 1.0."""
-        for name, declared in settings_of(type(self)).items():
+        kind: Any = type(self)
+        for name, declared in settings_of(kind).items():
             given = getattr(self, name)
             value: Any = tuple(given) if isinstance(given, list) else given
             declared.check(value)
@@ -307,10 +287,10 @@ class Settings(Found):
                 value = float(value)
             if value is not given:
                 object.__setattr__(self, name, value)  # it is frozen from here on
-        for name, held in parts_of(type(self)).items():
+        for name, held in parts_of(kind).items():
             if not held.as_given:
-                kind = held.record
-                of_type(name, getattr(self, name), kind, f"{kind.__name__}(...)")
+                wanted = f"{held.record.__name__}(...)"
+                of_type(name, getattr(self, name), held.record, wanted)
 
     @staticmethod
     def completed(values: Mapping[str, object]) -> Mapping[str, object]:
@@ -318,16 +298,11 @@ class Settings(Found):
         return values
 
     def override(self: T, values: Mapping[str, Any]) -> T:
-        """A copy with some values replaced; names of its parts reach into them.
-
-        Raises:
-            SettingsError: a name that it does not take, with the nearest that it does; a value out
-                of range, or values that do not go together.
-        """
-        kind = type(self)
+        """A copy with some values replaced; names of its parts reach into them."""
+        kind: Any = type(self)
         refuse_untaken(values, kind)
         values = {name: plain_numbers(value) for name, value in values.items()}
-        left = dict(kind.completed(values))  # type: ignore[attr-defined]
+        left = dict(kind.completed(values))
         new: dict[str, Any] = {name: left.pop(name) for name in settings_of(kind) if name in left}
         for field_name, held in parts_of(kind).items():
             before = getattr(self, field_name)
@@ -339,13 +314,7 @@ class Settings(Found):
 def settings_in(
     path: Path, record: type, *, elsewhere: Mapping[str, Collection[str]]
 ) -> dict[str, object]:
-    """The settings of a TOML file, each checked by itself; tables are for others to read.
-
-    Args:
-        path: the file, such as one with the lines `model = "gpt2"` and `epochs = 5`.
-        record: what takes them.
-        elsewhere: names that belong into a table, by what it is called.
-    """
+    """The settings of a TOML file, each checked by itself; tables (`elsewhere`) are for others."""
     from lmexposure._files import read_toml  # no help waits for it
 
     values = {n: value for n, value in read_toml(path).items() if n not in elsewhere}
@@ -364,7 +333,8 @@ def settings_in(
 
 def own_values(record: object) -> dict[str, Any]:
     """The values of a record's own settings that a file says, without those of its parts."""
-    told = settings_of(type(record)).items()
+    kind: Any = type(record)
+    told = settings_of(kind).items()
     return {name: getattr(record, name) for name, setting in told if setting.recorded}
 
 

@@ -396,7 +396,7 @@ class TrainingSettings(DefenceSettings):
         5e-05
         """
         one_of("kind", kind, tuple(_DEFAULTS))
-        refuse_unknown(changes, settings_of(cls), what="setting of the training")
+        refuse_unknown(changes, settings_of(TrainingSettings), what="setting of the training")
         adapters = _LORA if changes.get("lora") else {}
         if not adapters:
             _refuse_settings_of_adapters(changes)
