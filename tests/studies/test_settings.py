@@ -172,7 +172,8 @@ def test_the_inclusion_seed_is_in_no_record() -> None:
 def test_a_file_s_settings_are_held_against_their_rules(
     changed: dict[str, object], message: str
 ) -> None:
-    asked = RunSettings(seed=2**62, training={"lora": True, "lora_targets": ["q", "v"]})
+    adapters: dict[str, Any] = {"lora": True, "lora_targets": ["q", "v"]}
+    asked = RunSettings(seed=2**62, training=adapters)
     file = json.loads(json.dumps(written(asked)))
     adapter = TypeAdapter(RunSettings)
     assert adapter.validate_python(file, context=FROM_FILE) == asked
