@@ -1,8 +1,7 @@
 """Files that are whole or not there: atomic writes, content hashes, canonical JSON, locks.
 
-The locks let one process at a time write into a directory; a killed one leaves none behind. In a
-directory of a study nothing is replaced or removed but what its list of files names; outside of
-one, only what tells by itself that this package wrote it.
+The locks let one process at a time write into a directory; a killed one leaves none behind.
+Nothing is replaced or removed but what this package wrote, as `_written` knows it.
 """
 
 import errno
@@ -18,6 +17,7 @@ import tomllib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from functools import partial
 from io import BufferedReader
 from itertools import chain, count
 from pathlib import Path
@@ -74,22 +74,13 @@ def mode_like(*sources: Path) -> int:
 
 def new_file(path: Path, mode: int) -> IO[bytes]:
     """Open a file that is not there yet for writing, with these permission bits from the start."""
-
-    def opened(name: str, flags: int) -> int:
-        return os.open(name, flags, mode)
-
-    return open(path, "xb", opener=opened)
+    return open(path, "xb", opener=partial(os.open, mode=mode))
 
 
 def _partial(path: Path) -> Path:
     """The name under which `path` is built: next to it, hidden, and plainly not finished."""
     names = chain([f".{path.name}.partial"], (f".{path.name}.{n}.partial" for n in count(1)))
     return next(free for name in names if _written.may_go(free := path.with_name(name)))
-
-
-def _old(path: Path) -> Path:
-    """Where a directory waits, hidden, while another gets its name."""
-    return path.with_name(f".{path.name}.old")
 
 
 @contextmanager
@@ -124,10 +115,8 @@ def atomic_write(
 ) -> Iterator[IO[bytes]]:
     """Open a binary file that appears under `path` only when the block ends without an error.
 
-    In a directory of a study (`only_writer`, `study`) a file is replaced if its list names it, and
-    a link in the way is refused. Elsewhere links are followed, and a file is replaced if it is
-    empty or is as one of ours. `STDOUT` is standard output, which gets the bytes when the block has
-    ended. Of a file with several hard links, this name alone gets the new content.
+    A file is replaced if the list of its study (`only_writer`) names it, where no link is followed;
+    elsewhere if it is empty or is as one of ours. Of several hard links this name alone changes.
     """
     path = Path(path)
     with disk_errors(path):
@@ -140,8 +129,22 @@ def atomic_write(
         if _written.root_of(path) is None:
             refuse_unlike(final, replaces or _RECORD.match)
         _written.claim(path, sha256=sha256, of=of)
-        with _replaced(path, final, mode) as stream:
-            yield stream
+        final.parent.mkdir(parents=True, exist_ok=True)
+        partial = _partial(final)
+        partial.unlink(missing_ok=True)
+        _written.note(partial)
+        try:
+            with new_file(partial, mode) as stream:
+                yield stream
+                stream.flush()
+                os.fsync(stream.fileno())
+                ours = os.fstat(stream.fileno()).st_ino
+            _check_ours(path, partial, ours)
+            os.replace(partial, final)
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
+        _sync(final.parent)
 
 
 def is_record(path: Path) -> bool:
@@ -194,28 +197,6 @@ def made_directory(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _replaced(path: Path, final: Path, mode: int) -> Iterator[IO[bytes]]:
-    """A partial file next to `final` that gets its name in the end."""
-    final.parent.mkdir(parents=True, exist_ok=True)
-    partial = _partial(final)
-    partial.unlink(missing_ok=True)
-    _written.note(partial)
-
-    try:
-        with new_file(partial, mode) as stream:
-            yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
-            ours = os.fstat(stream.fileno()).st_ino
-        _check_ours(path, partial, ours)
-        os.replace(partial, final)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
-    _sync(final.parent)
-
-
-@contextmanager
 def _standard_output() -> Iterator[IO[bytes]]:
     """A passing file whose bytes go to standard output in the end, all or none."""
     if sys.stdout is None:  # its number may be another file's by now
@@ -251,9 +232,8 @@ def _refuse_special(path: Path, final: Path) -> None:
 def atomic_directory(path: Path, *, mode: int = 0o666) -> Iterator[Path]:
     """Build a directory next to `path`; move it into place when the block ends without an error.
 
-    All of it is on the disk before it gets its name. A directory of ours at `path` is replaced; a
-    killed process leaves only hidden ones (`.partial`, `.old`), which the next call clears. In a
-    directory of a study a link is refused, elsewhere it is followed.
+    A directory of ours at `path` is replaced; a killed process leaves only hidden ones (`.partial`,
+    `.old`), which the next call clears.
     """
     path = Path(path)
     with disk_errors(path):
@@ -270,12 +250,16 @@ def atomic_directory(path: Path, *, mode: int = 0o666) -> Iterator[Path]:
         partial.mkdir()
         made = partial.stat()
         partial.chmod(0o700)
-        ours = made.st_ino
         try:
             yield partial
-            _sync_tree(partial)
-            _check_ours(path, partial, ours)
-            _open_up(partial, made.st_mode, mode)
+            for home, _, names in os.walk(partial, topdown=False):
+                for name in (*names, ""):  # files first, then the directory that names them
+                    _sync(Path(home, name))
+            _check_ours(path, partial, made.st_ino)
+            for file in partial.rglob("*"):
+                if file.is_file() and not file.is_symlink():
+                    file.chmod(file.stat().st_mode & mode)
+            partial.chmod(made.st_mode)  # open to others now that its files have their modes
             _written.check(path)  # a person may have put something there meanwhile
             _written.note(*(final / file for file in _written.files_in(partial)))
             _give_name(partial, final)
@@ -286,7 +270,7 @@ def atomic_directory(path: Path, *, mode: int = 0o666) -> Iterator[Path]:
 
 def _give_name(partial: Path, final: Path) -> None:
     """Whatever happens, `final` is the old directory, the new one, or absent for a moment."""
-    old = _old(final)
+    old = final.with_name(f".{final.name}.old")
     if final.exists() and any(final.iterdir()):
         _written.check_tree(old)
         shutil.rmtree(old, ignore_errors=True)
@@ -298,27 +282,11 @@ def _give_name(partial: Path, final: Path) -> None:
         shutil.rmtree(old, ignore_errors=True)
 
 
-def _open_up(directory: Path, own: int, most: int) -> None:
-    """Give a directory its own mode, when the files in it have at most theirs."""
-    for file in directory.rglob("*"):
-        if file.is_file() and not file.is_symlink():
-            file.chmod(file.stat().st_mode & most)
-    directory.chmod(own)
-
-
 def _check_ours(path: Path, partial: Path, inode: int) -> None:
     if not partial.exists() or partial.stat().st_ino != inode:
         raise FileError(
             None, f"cannot write {path}: another process writes it as well; start one at a time"
         )
-
-
-def _sync_tree(directory: Path) -> None:
-    """Files first, then the directories that name them."""
-    for home, _, names in os.walk(directory, topdown=False):
-        for name in names:
-            _sync(Path(home, name))
-        _sync(Path(home))
 
 
 def _sync(path: Path) -> None:
@@ -427,10 +395,9 @@ def read_toml(
 def only_writer(out: str | Path) -> Iterator[None]:
     """Hold a directory, which is made where it is missing, until the block or the process ends.
 
-    It is a study's from then on (`_written.study`): what is not in its list stays as it is. The
-    lock is the kernel's (flock on a file in it), so that a killed process holds nothing; who holds
-    the directory may hold it again. One that may not be written to is not locked, nor is a file; of
-    the processes of one torchrun only the first locks.
+    What is not in the list of the study stays as it is. The lock is the kernel's (flock on a file
+    in it), so that a killed process holds nothing; who holds the directory may hold it again. One
+    that may not be written to is not locked; of the processes of one torchrun the first locks.
     """
     name = os.path.realpath(out)
     not_ours = fcntl is None or os.environ.get("RANK", "0") != "0"
@@ -461,11 +428,7 @@ def is_held(out: Path) -> bool:
 
 
 def _locked(out: Path, path: Path) -> int | None:
-    """The descriptor that holds the lock; None where there can be none.
-
-    The holder removes the file before it lets go, so the one that was locked may be gone by then,
-    or be another's: only a lock on the file that has the name counts.
-    """
+    """The descriptor that holds the lock; None where there can be none."""
     while True:
         with disk_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -480,6 +443,7 @@ def _locked(out: Path, path: Path) -> int | None:
                 raise
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Its holder removed the file before it let go: a lock counts on that of the name alone.
             if os.fstat(descriptor).st_ino == os.stat(path).st_ino:
                 return descriptor
         except FileNotFoundError:
@@ -490,7 +454,14 @@ def _locked(out: Path, path: Path) -> int | None:
                 with disk_errors(path):
                     raise
             if failure.errno in _NOT_HERE:
-                _warn_unlocked(out, failure)
+                import logging  # no help waits for it
+
+                logging.getLogger(__name__).warning(
+                    "%s is on a file system without locks (%s): do not start a second command on "
+                    "it",
+                    visible(out),
+                    failure.strerror,
+                )
                 return None
             raise BusyError(
                 f"another process is at work in {visible(out)}; wait until it has ended, or choose "
@@ -506,16 +477,6 @@ def _lock_file(path: Path) -> int:
     if is_new:
         _LOCKS.add(os.fstat(descriptor).st_ino)
     return descriptor
-
-
-def _warn_unlocked(out: Path, failure: OSError) -> None:
-    import logging  # no help waits for it
-
-    logging.getLogger(__name__).warning(
-        "%s is on a file system without locks (%s): do not start a second command on it",
-        visible(out),
-        failure.strerror,
-    )
 
 
 def _unlock(path: Path, descriptor: int | None) -> None:

@@ -14,13 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from lmexposure._files import (
-    atomic_write,
-    content_hash,
-    open_regular,
-    sha256_file,
-    write_json,
-)
+from lmexposure._files import atomic_write, content_hash, open_regular, sha256_file, write_json
 from lmexposure._style import visible
 from lmexposure.errors import FileError
 

@@ -9,14 +9,11 @@ import ast
 import sys
 from collections.abc import Callable
 from importlib import import_module
-from importlib.util import find_spec
+from pkgutil import iter_modules
 from typing import Any
 
 
-def lazy_face(
-    package: str,
-    face: str,
-) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+def lazy_face(package: str, face: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """What a package's `__getattr__` and `__dir__` are, so that its names are imported late.
 
     Source: PEP 562.
@@ -25,7 +22,7 @@ def lazy_face(
     vars(sys.modules[package])["__all__"] = sorted(home_of)
 
     def __getattr__(name: str) -> Any:  # noqa: N807
-        if name not in home_of and _is_room(package, name):
+        if name not in home_of and name in _rooms(package):
             return import_module(f"{package}.{name}")
         if name not in home_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
@@ -34,17 +31,14 @@ def lazy_face(
         return value
 
     def __dir__() -> list[str]:  # noqa: N807
-        return sorted({*vars(sys.modules[package]), *home_of} - {"TYPE_CHECKING"})
+        return sorted({*vars(sys.modules[package]), *home_of, *_rooms(package)} - {"TYPE_CHECKING"})
 
     return __getattr__, __dir__
 
 
-def _is_room(package: str, name: str) -> bool:
-    """Whether a package has another one of this name in it."""
-    if name.startswith("_"):
-        return False
-    found = find_spec(f"{package}.{name}")
-    return found is not None and found.submodule_search_locations is not None
+def _rooms(package: str) -> list[str]:
+    """The packages in a package."""
+    return [found.name for found in iter_modules(sys.modules[package].__path__) if found.ispkg]
 
 
 def _homes(package: str, face: str) -> dict[str, str]:

@@ -44,21 +44,14 @@ _UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")  # of a record, an
 _DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
 
-def is_date(value: str) -> bool:
-    """Whether a text is a moment in UTC, to the second, that there was or will be."""
-    if not _DATE.fullmatch(value):
-        return False
-    try:
-        datetime.fromisoformat(value)
-    except ValueError:  # the 31st of February
-        return False
-    return True
-
-
 def _dated(value: str) -> str:
-    if not is_date(value):
-        raise ValueError(f"{value[:40]!r} is no date in UTC such as 2026-11-22T06:30:00Z")
-    return value
+    """A moment in UTC, to the second, that there was or will be."""
+    try:
+        if _DATE.fullmatch(value) and datetime.fromisoformat(value):
+            return value
+    except ValueError:  # the 31st of February
+        pass
+    raise ValueError(f"{value[:40]!r} is no date in UTC such as 2026-11-22T06:30:00Z")
 
 
 Utc = Annotated[str, AfterValidator(_dated)]

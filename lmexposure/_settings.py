@@ -1,24 +1,28 @@
 """One declaration for each setting: its default, words, range and flag. All else derives from it.
 
-A record of settings is a frozen dataclass whose fields are made by `setting`, or hold another such
-record (`part`). What is declared there gives the check of a value, the flag of the command line and
-its help, the key of a settings file, the keyword of a Python call, the command that does a run
-again, and the table of settings in a report. A name means one thing in all of these: no record
-takes one name from two parts.
+A record of settings is a frozen dataclass with a `PANEL` of the help, whose fields are made by
+`setting`, or hold another such record (`part`). What is declared there gives the check of a value,
+the flag of the command line and its help, the key of a settings file, the keyword of a Python call,
+the command that does a run again, and the table of settings in a report. A name means one thing in
+all of these: no record takes one name from two parts.
 """
 
 import difflib
 import json
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import MISSING, dataclass, field, fields, replace
-from functools import partial
+from functools import cache, partial
 from operator import index
 from pathlib import Path
-from types import UnionType
-from typing import Any, TypeVar, get_args, get_origin
+from types import NoneType, UnionType
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args, get_origin
 
-from lmexposure._validate import flag, integer, one_of, text
+from annotated_types import Interval
+
+from lmexposure._types import BigInteger, Count, Found, Rows
+from lmexposure._validate import LARGEST_SEED, flag, integer, of_type, one_of, text
 from lmexposure.errors import SettingsError
 
 T = TypeVar("T")
@@ -44,11 +48,19 @@ class Setting:
     # reads the flag's text, given the name; None: the command line does, by the type
     parse: Rule | None
     kind: Any  # the type of its value, without None
+    recorded: bool  # whether a file says it; not what changes speed alone, or is a secret
+    remedy: str  # what else may be meant where a value is refused
 
     def check(self, value: object) -> None:
         """Refuse a value out of range."""
-        if value is not None or self.default is not None:
+        if value is None and self.default is None:
+            return
+        try:
             self.rule(self.name, value)
+        except SettingsError as failure:
+            if not self.remedy:
+                raise
+            raise SettingsError(f"{failure}; {self.remedy}") from None
 
     @property
     def shown_default(self) -> str:
@@ -71,6 +83,22 @@ class Setting:
     def beginning(self, default: object) -> "Setting":
         """The same with another default, which says itself what it comes to."""
         return self if default == self.default else replace(self, default=default, usual="")
+
+    @property
+    def in_file(self) -> Any:
+        """The type of its value in a file, with the range that its rule has."""
+        limits = self.rule.keywords if isinstance(self.rule, partial) else {}
+        kind = self.kind
+        if "allowed" in limits:
+            kind = Literal[limits["allowed"]]
+        elif limits.get("high") == LARGEST_SEED:
+            kind = BigInteger
+        elif limits:
+            kind = Annotated[Count, Interval(ge=limits["low"], le=limits["high"])]
+        elif get_origin(kind) is tuple:
+            rows: Any = Rows  # of a type that is known when this runs
+            kind = rows[get_args(kind)[0]]
+        return kind | None if self.default is None or self.takes_none else kind
 
     @property
     def range(self) -> str:
@@ -124,13 +152,15 @@ def setting(  # noqa: PLR0913 - what is declared of a setting, each by its name
     default: T,
     help: str,
     *,
-    panel: str,
+    panel: str = "",  # where it is not that of its record
     rule: Rule | None = None,
     usual: str = "",
     flag_name: str | None = None,
     metavar: str = "",
     parse: Rule | None = None,
     secret: bool = False,
+    recorded: bool = True,
+    remedy: str = "",
 ) -> T:
     """A field of a record of settings; see `Setting`."""
     declared = {
@@ -141,41 +171,31 @@ def setting(  # noqa: PLR0913 - what is declared of a setting, each by its name
         "flag": flag_name,
         "metavar": metavar,
         "parse": parse,
+        "recorded": recorded and not secret,
+        "remedy": remedy,
     }
     made: T = field(default=default, repr=not secret, metadata={_KEY: declared})
     return made
 
 
-_FOUND: dict[type, dict[str, Setting]] = {}
-
-
+@cache
 def settings_of(record: type) -> dict[str, Setting]:
     """The settings that a record declares, by name, in its order."""
-    if record not in _FOUND:
-        _FOUND[record] = _declared(record)
-    return _FOUND[record]
-
-
-def _declared(record: type) -> dict[str, Setting]:
     found = {}
     for declared in fields(record):
         if _KEY in declared.metadata:
             attributes = dict(declared.metadata[_KEY])
+            attributes["panel"] = attributes["panel"] or record.PANEL  # type: ignore[attr-defined]
             if attributes["flag"] is None:
                 attributes["flag"] = "--" + declared.name.replace("_", "-")
             default = None if declared.default is MISSING else declared.default
-            kind = _without_none(declared.type)
+            kind: Any = declared.type
+            if isinstance(kind, UnionType):
+                (kind,) = (part for part in get_args(kind) if part is not NoneType)
             found[declared.name] = Setting(
                 name=declared.name, default=default, kind=kind, **attributes
             )
     return found
-
-
-def _without_none(kind: Any) -> Any:
-    if not isinstance(kind, UnionType):
-        return kind
-    (only,) = (part for part in get_args(kind) if part is not type(None))
-    return only
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,9 +203,10 @@ class Part:
     """A field that holds other settings, whose names are given without it."""
 
     record: type
-    names: Collection[str] | None  # that can be given; None: all of them
-    without: Collection[str]  # but these
-    as_given: bool  # it holds those alone that were given, by name
+    names: Collection[str] | None = None  # that can be given; None: all of them
+    without: Collection[str] = ()  # but these
+    as_given: bool = False  # it holds those alone that were given, by name
+    recorded: bool = True  # whether a file says it
 
     def settings(self, made: object) -> dict[str, Setting]:
         """What can be given of it, by name, with the defaults that this one has."""
@@ -194,15 +215,9 @@ class Part:
         return {name: found[name] for name in wanted if name not in self.without}
 
 
-def part(
-    record: type,
-    *,
-    names: Collection[str] | None = None,
-    without: Collection[str] = (),
-    as_given: bool = False,
-) -> dict[str, Part]:
+def part(record: type, **how: Any) -> dict[str, Part]:
     """What a field that holds other settings has as its metadata; see `Part`."""
-    return {_PART: Part(record=record, names=names, without=without, as_given=as_given)}
+    return {_PART: Part(record=record, **how)}
 
 
 def parts_of(record: type) -> dict[str, Part]:
@@ -245,8 +260,49 @@ def settings_left_out(record: type) -> set[str]:
     return names - set(settings_taken(record))
 
 
-class Settings:
-    """What a person may choose: a frozen dataclass whose fields are settings and parts."""
+_AS_GIVEN = dict[str, bool | int | float | str | Rows[int | float | str] | None]
+
+
+class Settings(Found):
+    """What a person may choose: a frozen dataclass whose fields are settings and parts.
+
+    A record holds it as it is, and a file all of it but what is not `recorded`.
+    """
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> dict[str, Any]:
+        made = super().__get_pydantic_core_schema__(source, handler)
+        own, told, parts = handler.resolve_ref_schema(made), settings_of(source), parts_of(source)
+        kept = []
+        for declared in own["schema"]["fields"]:
+            name = declared["name"]
+            if (told | parts)[name].recorded:
+                kept.append(declared)
+            if name in told:
+                declared["schema"] = handler.generate_schema(told[name].in_file)
+            elif parts[name].as_given:
+                declared["schema"] = handler.generate_schema(_AS_GIVEN)
+        own["schema"]["fields"] = kept
+        own["fields"] = [declared["name"] for declared in kept]
+        return made
+
+    PANEL: ClassVar[str]  # of the help, where a setting has no other
+
+    def __post_init__(self) -> None:
+        """Hold every setting against its own rule; a list becomes a tuple, 1 a 1.0."""
+        kind: Any = type(self)
+        for name, declared in settings_of(kind).items():
+            given = getattr(self, name)
+            value: Any = tuple(given) if isinstance(given, list) else given
+            declared.check(value)
+            if declared.kind is float and value is not None:
+                value = float(value)
+            if value is not given:
+                object.__setattr__(self, name, value)  # it is frozen from here on
+        for name, held in parts_of(kind).items():
+            if not held.as_given:
+                wanted = f"{held.record.__name__}(...)"
+                of_type(name, getattr(self, name), held.record, wanted)
 
     @staticmethod
     def completed(values: Mapping[str, object]) -> Mapping[str, object]:
@@ -254,34 +310,23 @@ class Settings:
         return values
 
     def override(self: T, values: Mapping[str, Any]) -> T:
-        """A copy with some values replaced; names of its parts reach into them.
-
-        Raises:
-            SettingsError: a name that it does not take, with the nearest that it does; a value out
-                of range, or values that do not go together.
-        """
-        kind = type(self)
+        """A copy with some values replaced; names of its parts reach into them."""
+        kind: Any = type(self)
         refuse_untaken(values, kind)
         values = {name: plain_numbers(value) for name, value in values.items()}
-        left = dict(kind.completed(values))  # type: ignore[attr-defined]
+        left = dict(kind.completed(values))
         new: dict[str, Any] = {name: left.pop(name) for name in settings_of(kind) if name in left}
         for field_name, held in parts_of(kind).items():
             before = getattr(self, field_name)
             given = {name: left.pop(name) for name in held.settings(before) if name in left}
             new[field_name] = {**before, **given} if held.as_given else before.override(given)
-        return changed(self, new)
+        return replace(self, **new)  # type: ignore[type-var]
 
 
 def settings_in(
     path: Path, record: type, *, elsewhere: Mapping[str, Collection[str]]
 ) -> dict[str, object]:
-    """The settings of a TOML file, each checked by itself; tables are for others to read.
-
-    Args:
-        path: the file, such as one with the lines `model = "gpt2"` and `epochs = 5`.
-        record: what takes them.
-        elsewhere: names that belong into a table, by what it is called.
-    """
+    """The settings of a TOML file, each checked by itself; tables (`elsewhere`) are for others."""
     from lmexposure._files import read_toml  # no help waits for it
 
     values = {n: value for n, value in read_toml(path).items() if n not in elsewhere}
@@ -299,8 +344,10 @@ def settings_in(
 
 
 def own_values(record: object) -> dict[str, Any]:
-    """The values of a record's own settings, by name, without those of its parts."""
-    return {name: getattr(record, name) for name in settings_of(type(record))}
+    """The values of a record's own settings that a file says, without those of its parts."""
+    kind: Any = type(record)
+    told = settings_of(kind).items()
+    return {name: getattr(record, name) for name, setting in told if setting.recorded}
 
 
 def plain_numbers(value: Any) -> Any:
@@ -310,19 +357,33 @@ def plain_numbers(value: Any) -> Any:
     return index(value) if hasattr(value, "__index__") and not isinstance(value, bool) else value
 
 
-def check_settings(record: object) -> None:
-    """Hold every setting of a record against its own rule; a list becomes a tuple."""
-    for name, declared in settings_of(type(record)).items():
-        value = getattr(record, name)
-        if isinstance(value, list):
-            value = tuple(value)
-            object.__setattr__(record, name, value)  # it is frozen from here on
-        declared.check(value)
+def recorded_values(record: object) -> dict[str, Any]:
+    """What a file says of settings, those of its parts among them, each by its own name."""
+    values = own_values(record)
+    for name, held in parts_of(type(record)).items():
+        inner = getattr(record, name)
+        if held.recorded:
+            values |= inner if held.as_given else recorded_values(inner)
+    return values
 
 
 def whole(low: int, high: int | None = None) -> Rule:
     """The rule of whole numbers in [low, high]."""
     return partial(integer, low=low, high=high)
+
+
+SEED = whole(0, LARGEST_SEED)
+
+
+def at_least_0(words: str, *, below: float = math.inf) -> Rule:
+    """The rule of numbers from 0 on, in words."""
+
+    def check(name: str, value: object) -> None:
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not number or not 0 <= value < below:  # type: ignore[operator]
+            raise SettingsError(f"{name}={value!r} must be {words}")
+
+    return check
 
 
 def choice(*words: str) -> Rule:
@@ -372,7 +433,7 @@ def refuse_unknown(
     what: str = "setting",
     elsewhere: Mapping[str, Collection[str]] | None = None,
 ) -> None:
-    """Refuse a name that is none of these, and name the nearest that is."""
+    """Refuse a name that is none of these, and name the three nearest that are."""
     unknown = sorted(set(given) - set(known))
     if not unknown:
         return
@@ -380,17 +441,12 @@ def refuse_unknown(
     for place, names in (elsewhere or {}).items():
         if name in names:
             raise SettingsError(f"{name!r} is no {what} here: it belongs in {place}; move it there")
-    near = difflib.get_close_matches(name, known, n=1)
-    guess = f"did you mean {near[0]!r}? There" if near else "there"
-    raise SettingsError(f"unknown {what} {name!r}; {guess} are {', '.join(sorted(known))}")
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0)
+    guess = " or ".join(map(repr, near))
+    listing = "lmexposure settings" if what == "command" else "lmexposure settings COMMAND"
+    raise SettingsError(f"unknown {what} {name!r}; did you mean {guess}? {listing} lists them all")
 
 
 def build(record: Callable[..., T], values: Mapping[str, Any]) -> T:
     """A record of these values; their types are checked by its own rules."""
     return record(**values)
-
-
-def changed(record: T, values: Mapping[str, Any]) -> T:
-    """A copy of a record with some values replaced; their types are checked by its own rules."""
-    made: T = replace(record, **values)  # type: ignore[type-var]
-    return made

@@ -1,18 +1,19 @@
 """A call for each kind of study: its data, its settings as keywords, and where it is written.
 
 Each takes what its command takes, by the same names; `lmexposure settings COMMAND` lists them with
-their ranges. Without `out` nothing is left on the disk, and the study is in memory alone.
+their ranges. Without `out` nothing is left on the disk, and the study is in memory alone; but of a
+process that a signal such as SIGTERM ends, which runs nothing more, the temporary directory
+lmexposure-... stays.
 """
 
 import inspect
 import tempfile
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from lmexposure._settings import Setting, Settings, refuse_unknown, settings_of, settings_taken
+from lmexposure._settings import Setting, Settings, refuse_unknown, settings_taken
 from lmexposure.core import Study
 from lmexposure.errors import SettingsError
 from lmexposure.studies import (
@@ -23,7 +24,6 @@ from lmexposure.studies import (
     IdentifierSettings,
     RunSettings,
     SweepSettings,
-    TrainingSettings,
     VerbatimSettings,
     settings_for,
 )
@@ -56,12 +56,7 @@ def keywords(record: type[Settings], names: Collection[str] | None = None) -> Ca
         every = settings_taken(record)
         taken = {n: told for n, told in every.items() if names is None or n in names}
         asked = [
-            # Of a training the model has its own defaults.
-            inspect.Parameter(
-                name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=... if _is_the_models(told) else told.default,
-            )
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=_shown_default(told))
             for name, told in taken.items()
         ]
         data = [each for each in own if each.kind is not inspect.Parameter.VAR_KEYWORD]
@@ -71,21 +66,31 @@ def keywords(record: type[Settings], names: Collection[str] | None = None) -> Ca
     return shown
 
 
-def _is_the_models(told: Setting) -> bool:
-    """Whether each kind of model has a default of its own."""
-    return told.panel == TRAINING and told.name in settings_of(TrainingSettings)
+@dataclass(frozen=True)
+class DefaultByModel:
+    """The default of a setting of which kinds of models have their own, in words."""
+
+    words: str
+
+    def __repr__(self) -> str:
+        return f"<{self.words}>"
 
 
-def _place(out: str | Path | None) -> AbstractContextManager[str | Path]:
-    """Where a study is written; a directory that goes away where nothing is to be left."""
+def _shown_default(told: Setting) -> object:
+    by_model = told.default is not None and told.usual and told.panel == TRAINING
+    return DefaultByModel(told.usual) if by_model else told.default
+
+
+def _made(
+    made: Callable[..., AnyStudy], *data: object, out: str | Path | None, **asked: object
+) -> AnyStudy:
+    """A study, in a directory that goes away where nothing is to be left."""
     if out is not None and (not isinstance(out, str | Path) or not str(out)):
         raise SettingsError(f"out={out!r} is no path; give a directory, or None to leave nothing")
-    return tempfile.TemporaryDirectory() if out is None else nullcontext(out)
-
-
-def _read(kind: type[AnyStudy], place: str | Path) -> AnyStudy:
-    """A study from a directory that is about to go away."""
-    return kind.read(place).in_memory()
+    if out is not None:
+        return made(*data, out=out, **asked)
+    with tempfile.TemporaryDirectory(prefix="lmexposure-") as passing:
+        return type(made(*data, out=passing, **asked)).read(passing).in_memory()
 
 
 @keywords(RunSettings)
@@ -104,7 +109,8 @@ def run(
     Args:
         corpus: a file, several, or patterns.
         out: the run directory: manifest.json, corpus/, model/, metrics.jsonl, training.json,
-            scores.parquet, result.json, run.json; None leaves nothing, the model neither.
+            scores.parquet, result.json, run.json; None leaves nothing, the model neither, but where
+            SIGTERM ends the process: then a temporary directory, lmexposure-..., stays.
         progress: watches.
         settings: what to insert, train and measure. Secrets and coins without a seed are drawn once
             for `out`: its manifest has what was drawn.
@@ -122,10 +128,13 @@ def run(
     from lmexposure.audit import run as made
     from lmexposure.audit import silent
 
-    asked = RunSettings().override(settings)
-    with _place(out) as place:
-        found = made(corpus, out=place, settings=asked, progress=progress or silent)
-        return found if out is not None else _read(type(found), place)
+    return _made(
+        made,
+        corpus,
+        out=out,
+        settings=RunSettings().override(settings),
+        progress=progress or silent,
+    )
 
 
 @keywords(RunSettings, _OF_MEASUREMENTS)
@@ -278,17 +287,15 @@ def sweep(
     from lmexposure.audit import silent
     from lmexposure.sweeps import sweep as made
 
-    asked = SweepSettings().override(settings)
-    with _place(out) as place:
-        found = made(
-            corpus,
-            out=place,
-            settings=asked,
-            workers=workers,
-            address=address,
-            progress=progress or silent,
-        )
-        return found if out is not None else _read(type(found), place)
+    return _made(
+        made,
+        corpus,
+        out=out,
+        settings=SweepSettings().override(settings),
+        workers=workers,
+        address=address,
+        progress=progress or silent,
+    )
 
 
 @keywords(DefencesSettings)
@@ -320,17 +327,15 @@ def compare_defences(
     from lmexposure.audit import silent
     from lmexposure.defences import compare_defences as made
 
-    asked = DefencesSettings().override(settings)
-    with _place(out) as place:
-        found = made(
-            corpus,
-            out=place,
-            settings=asked,
-            workers=workers,
-            address=address,
-            progress=progress or silent,
-        )
-        return found if out is not None else _read(type(found), place)
+    return _made(
+        made,
+        corpus,
+        out=out,
+        settings=DefencesSettings().override(settings),
+        workers=workers,
+        address=address,
+        progress=progress or silent,
+    )
 
 
 @keywords(VerbatimSettings)
@@ -376,20 +381,18 @@ def verbatim(  # noqa: PLR0913 - its data; each may be left out
     from lmexposure.audit import silent
     from lmexposure.regurgitation import verbatim as made
 
-    asked = VerbatimSettings().override(settings)
-    with _place(out) as place:
-        found = made(
-            model,
-            corpus,
-            out=place,
-            tokenizer=tokenizer,
-            reference=reference,
-            held_out=held_out,
-            prompts=prompts,
-            settings=asked,
-            progress=progress or silent,
-        )
-        return found if out is not None else _read(type(found), place)
+    return _made(
+        made,
+        model,
+        corpus,
+        out=out,
+        tokenizer=tokenizer,
+        reference=reference,
+        held_out=held_out,
+        prompts=prompts,
+        settings=VerbatimSettings().override(settings),
+        progress=progress or silent,
+    )
 
 
 @keywords(IdentifierSettings)
@@ -476,7 +479,10 @@ def canife(
     """
     from lmexposure.federated import canife_audit
 
-    asked = CanifeStudySettings().override(settings)
-    with _place(out) as place:
-        found = canife_audit(corpus, out=place, settings=asked, progress=progress)
-        return found if out is not None else _read(type(found), place)
+    return _made(
+        canife_audit,
+        corpus,
+        out=out,
+        settings=CanifeStudySettings().override(settings),
+        progress=progress,
+    )

@@ -43,7 +43,7 @@ def made_plan(
     ]
     return SweepPlan(
         manifest_sha256=_NONE,
-        settings=asked.record(),
+        settings=asked.resolved(),
         seed=seed,
         tokenizer_sha256=_NONE,
         texts=tuple(texts),

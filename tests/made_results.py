@@ -51,7 +51,7 @@ from lmexposure.studies import (
     Extraction,
     FormatResult,
     Margin,
-    MeasureOptions,
+    MeasureSettings,
     Model,
     Result,
     RunRecord,
@@ -392,11 +392,11 @@ def _claim(claimed: float, value: float | None, most: float | None) -> ClaimChec
     )
 
 
-def options(**parts: Any) -> MeasureOptions:
+def options(**parts: Any) -> MeasureSettings:
     """What is asked of a measurement, where nothing else is said."""
     from lmexposure.audit import MeasureSettings
 
-    return MeasureSettings(**parts).record()
+    return MeasureSettings(**parts)
 
 
 def _result(*, improved: bool | None = True, **parts: Any) -> Result:
@@ -611,7 +611,7 @@ def _made(small: Small) -> tuple[Manifest, tuple["FormatScores", ...], Result]:
     )
     result = _result(
         manifest_sha256=manifest.sha256,
-        settings=settings.record(),
+        settings=settings,
         formats=[one.record for one in found],
         canaries=[canary for one in found for canary in one.canaries],
         summary=[row for one in found for row in one.summary],
@@ -770,8 +770,8 @@ def _record(small: Small) -> RunRecord:
         versions={"torch": "2.13.0", "numpy": "2.4.6"},
         command="run",
         corpus=None,
-        settings=settings.record(),
-        measure=settings.measure.record(),
+        settings=settings.resolved(),
+        measure=settings.measure,
         seconds={"insert": 0.1, "train": 3.0, "measure": 1.0},
         measured=None,
         device="cpu",

@@ -93,7 +93,7 @@ def made_sweep(
         plan_sha256="ab" * 32,
         manifest_sha256="cd" * 32,
         matrices_sha256="ef" * 32,
-        settings=settings.record(),
+        settings=settings.resolved(),
         models=models,
         failed=tuple(
             FailedModel(number=n, reason="the loss became NaN at step 12") for n in range(failed)

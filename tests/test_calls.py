@@ -2,6 +2,8 @@
 
 import inspect
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +12,10 @@ from audit.small import TOKENIZER, gpt2
 from corpora import write_corpus
 
 import lmexposure as lx
+from lmexposure._settings import settings_of
 from lmexposure.cli.options import EVERY as TAKEN
 from lmexposure.errors import SettingsError
+from lmexposure.studies import DefencesSettings, SweepSettings, TrainingSettings
 
 ROOT = Path(__file__).parents[1]
 STUBS = runpy.run_path(str(ROOT / "scripts" / "documentation" / "stubs.py"))
@@ -40,8 +44,42 @@ def test_a_call_takes_what_its_command_takes(command: str) -> None:
     shown = inspect.signature(CALLS[command]).parameters
     assert declared.keys() <= shown.keys()
     for name, told in declared.items():
-        assert shown[name].default in (told.default, ...), name
+        default = shown[name].default
+        assert default == told.default or repr(default) == f"<{told.usual}>", name
     assert command in TAKEN
+
+
+def test_a_default_of_each_kind_of_model_is_said_in_words() -> None:
+    shown = str(inspect.signature(lx.run))
+    assert "epochs=<20; fine-tuning 3>, patience=3" in shown
+    assert "Ellipsis" not in shown
+    kinds = [TrainingSettings.for_model(kind) for kind in ("lstm", "gpt2-tiny", "pretrained")]
+    for name in settings_of(TrainingSettings):
+        differs = len({getattr(each, name) for each in kinds}) > 1
+        assert f"{name}=<" in shown or not differs, name
+
+
+@pytest.mark.parametrize("call", ["run", "sweep", "compare_defences", "canife", "verbatim"])
+def test_an_interrupt_leaves_no_directory(
+    call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    seen = []
+
+    def interrupted(*_: object, out: Path, **__: object) -> None:
+        seen.append(Path(out))
+        Path(out, "model").mkdir()
+        raise KeyboardInterrupt
+
+    homes = {"run": "audit", "sweep": "sweeps", "compare_defences": "defences"}
+    homes |= {"canife": "federated", "verbatim": "regurgitation"}
+    made = {"canife": "canife_audit"}.get(call, call)
+    monkeypatch.setattr(f"lmexposure.{homes[call]}.{made}", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        getattr(lx, call)(*["a.txt"] * (1 + (call == "verbatim")))
+    assert [path.parent for path in seen] == [tmp_path]
+    assert seen[0].name.startswith("lmexposure-")
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_run_without_a_directory_leaves_nothing(
@@ -76,6 +114,13 @@ def test_what_has_no_effect_is_refused_before_the_work(given: dict[str, Any], me
         lx.measure(gpt2(), "no/manifest.json", tokenizer=TOKENIZER, **given)
 
 
+def test_no_number_of_canaries_is_the_usual_one_of_a_sweep() -> None:
+    shown = inspect.signature(lx.sweep).parameters["canaries"].default
+    for values in ({}, {"canaries": None}):
+        assert SweepSettings().override(values).run.per_class == shown == 100
+    assert DefencesSettings().override({"canaries": None}).sweep.run.per_class == 48
+
+
 @pytest.mark.parametrize("name", CALLS)
 def test_an_unknown_keyword_is_refused_with_the_nearest(name: str, tmp_path: Path) -> None:
     asked = {"identifiers": ("m", "c"), "verbatim": ("m", "c")}.get(name, ("c",))
@@ -94,6 +139,11 @@ def test_no_path_and_no_list_are_refused() -> None:
 
 
 def test_rooms_are_there_when_asked_for() -> None:
+    listed = "import lmexposure as lx; print(*dir(lx))"
+    shown = subprocess.run(
+        [sys.executable, "-c", listed], capture_output=True, check=True, text=True
+    )
+    assert set(STUBS["rooms"]()) <= set(shown.stdout.split())
     assert lx.statistics.exposure is lx.exposure
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = lx.nothing  # type: ignore[attr-defined]

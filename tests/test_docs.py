@@ -85,6 +85,17 @@ def texts(build: Any) -> dict[str, str]:
     return {**written, NOTEBOOK: cell_texts, **build.generated()}
 
 
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where a test is called."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run_block(page: str, code: str, names: dict[str, Any]) -> None:
+    exec(compile(code, page, "exec"), names)
+
+
 def blocks(page: str, language: str) -> list[str]:
     """The blocks of code on a page that was written by hand."""
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
@@ -96,9 +107,8 @@ def block_with(page: str, words: str, language: str = "py") -> str:
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_the_python_runs_page_by_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    write_corpus(tmp_path / "corpus.txt", 120)
+def test_the_python_runs_page_by_page(home: Path) -> None:
+    write_corpus(home / "corpus.txt", 120)
     toss, tokenizer = np.random.default_rng(1), byte_level_bpe()
     included = toss.random(500) < 0.5
     given: dict[str, object] = {
@@ -118,12 +128,12 @@ def test_the_python_runs_page_by_page(tmp_path: Path, monkeypatch: pytest.Monkey
         names |= given | {"texts": sentences(60)}
         for block in code:
             shortened += [long for long in SHORTER if long in block]
-            exec(compile(_shorter(block), page, "exec"), names)
+            run_block(page, _shorter(block), names)
         ran += [page] * bool(code)
     assert shortened == list(SHORTER)
     assert {"tutorials/fine-tune.md", "tutorials/audit.md", "concepts/ranks.md"} <= set(ran)
     left = {"report.html", "inserted", "original.txt", "runs"}
-    assert {p.name for p in tmp_path.glob("[!.]*")} == {"corpus.txt", *left}
+    assert {p.name for p in home.glob("[!.]*")} == {"corpus.txt", *left}
 
 
 def _shorter(code: str) -> str:
@@ -134,12 +144,9 @@ def _shorter(code: str) -> str:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_the_notebook_runs_from_top_to_bottom(
-    build: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_the_notebook_runs_from_top_to_bottom(build: Any, home: Path) -> None:
     shown = [output for _, output in sys.modules["notebook"].run(build.NOTEBOOK, build.SHORT)]
-    assert (tmp_path / "report.html").exists()
+    assert (home / "report.html").exists()
     assert any("<table" in output for output in shown)
 
 
@@ -172,9 +179,9 @@ def test_the_chat_snippet_runs_on_a_model_that_was_just_trained(tmp_path: Path) 
             for i in range(9)
         ],
     }
-    exec(compile(insert, "training.md", "exec"), names)
+    run_block("training.md", insert, names)
     names["trainer"] = _chat_trainer(names, tmp_path)
-    exec(compile("counter.attach" + train, "training.md", "exec"), names)
+    run_block("training.md", "counter.attach" + train, names)
     assert names["model"].training
     assert names["counter"].report().complete
     again = names["wrapped_exposures"](
@@ -217,13 +224,12 @@ LESS = {
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_the_tutorial_on_chats_runs_in_short_form(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Call
+    home: Path, monkeypatch: pytest.MonkeyPatch, call: Call
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     lines = [
         " ".join(f"{line} It was {n:04}." for line in sentences(6, seed=n)) for n in range(120)
     ]
-    (tmp_path / "wikitext.txt").write_text("\n".join(lines).replace(";", "."))
+    (home / "wikitext.txt").write_text("\n".join(lines).replace(";", "."))
     sizes = "--chats 40 --steps 100 --width 64 --layers 2 --vocabulary 400"
     _script(monkeypatch, "chats.py", f"wikitext.txt case {sizes}")
     page = (ROOT / "docs/tutorials/chats.md").read_text(encoding="utf-8")
@@ -238,7 +244,7 @@ def test_the_tutorial_on_chats_runs_in_short_form(
         done = call(name, *words, *shlex.split(LESS[name]))
         assert done.code == 0, done.err
     for place in ("runs/chats", "canaried/beside"):
-        result = lx.Result.read(tmp_path / place)
+        result = lx.Result.read(home / place)
         assert result.context is not None
         assert (result.context.form, result.context.turn) == ("messages", "assistant")
         assert result.exposure("pin", repetitions=16).median.value > 4
@@ -259,11 +265,10 @@ FEWER = "--models 6 --canaries 2 --set units=8 --set layers=1 --epochs 1 --popul
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_the_tutorial_on_sweeps_runs_in_short_form(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Call
+    home: Path, monkeypatch: pytest.MonkeyPatch, call: Call
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     _script(monkeypatch, "demo_text.py", "corpus.txt --characters 3000")
-    assert 2900 < (tmp_path / "corpus.txt").stat().st_size <= 3000
+    assert 2900 < (home / "corpus.txt").stat().st_size <= 3000
     page = (ROOT / "docs/tutorials/sweeps.md").read_text(encoding="utf-8")
     typed = [words for words in command_lines(page) if "sweeps/recipe" in words]
     drawn, trained, alone, joined, *judged = typed
@@ -278,21 +283,18 @@ def test_the_tutorial_on_sweeps_runs_in_short_form(
     assert {done.code for done in outcomes[:2]} <= {0, 1, 2}
     assert [done.code for done in outcomes[2:]] == [0, 0]
     names: dict[str, Any] = {}
-    exec(compile(block_with("tutorials/sweeps.md", "read_matrices"), "sweeps.md", "exec"), names)
+    run_block("sweeps.md", block_with("tutorials/sweeps.md", "read_matrices"), names)
     assert names["study"].models == 6
     assert names["matrices"].included.shape == (6, 6 + 4)
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_the_tutorial_on_memorised_text_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Call
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_the_tutorial_on_memorised_text_runs(home: Path, call: Call) -> None:
     page = "tutorials/verbatim.md"
     names: dict[str, Any] = {}
     made, looked = blocks(page, "py")
-    exec(compile(made, page, "exec"), names)
+    run_block(page, made, names)
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
     typed = {words[0]: words for words in reversed([*command_lines(text)])}  # the first of each
     for name in ("train", "verbatim"):
@@ -300,7 +302,7 @@ def test_the_tutorial_on_memorised_text_runs(
         assert done.code == 0, done.err
     assert "the model reproduces text of 1 of 41 documents" in done.out
     assert "which the corpus has 40 times" in done.out
-    exec(compile(looked, page, "exec"), names)
+    run_block(page, looked, names)
     worst = names["record"].rows[0]
     assert (worst.copies, worst.verdict) == (40, "reproduced")
     assert worst.run.characters > 50
@@ -328,8 +330,7 @@ def _plan() -> lx.Plan:
     return lx.Plan(formats=["pin"], canaries=2, repetitions=(1, 4), seed=1)
 
 
-def test_the_step_for_engines_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_the_step_for_engines_runs(home: Path) -> None:
     block = block_with("tutorials/pipeline.md", "mapInPandas")
     records = [{"text": text, "document": n} for n, text in enumerate(sentences(60))]
     names: dict[str, Any] = {
@@ -339,20 +340,17 @@ def test_the_step_for_engines_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         "dataset": Dataset.from_list(records),
         "n": len(records),
     }
-    exec(compile(block, "pipeline.md", "exec"), names)
+    run_block("pipeline.md", block, names)
     inserted = lx.insert([record["text"] for record in records], names["plan"]).documents
     assert names["df"]["text"].tolist() == list(names["rows"]["text"]) == inserted
-    assert lx.verify(inserted, lx.Manifest.read(tmp_path / "manifest.json")).as_inserted
+    assert lx.verify(inserted, lx.Manifest.read(home / "manifest.json")).as_inserted
 
 
-def test_the_calls_of_the_table_take_what_it_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_the_calls_of_the_table_take_what_it_says(home: Path) -> None:
     records = [{"text": text} for text in sentences(60)]
-    (tmp_path / "data").mkdir()
+    (home / "data").mkdir()
     for part in range(2):
-        with gzip.open(tmp_path / "data" / f"{part}.jsonl.gz", "wt") as stream:
+        with gzip.open(home / "data" / f"{part}.jsonl.gz", "wt") as stream:
             stream.writelines(json.dumps(record) + "\n" for record in records)
     names: dict[str, Any] = {
         "lx": lx,
@@ -448,20 +446,17 @@ def test_each_room_has_a_page_of_its_names() -> None:
     assert {p.stem for p in folder.glob("*.md")} == rooms | {"lmexposure", "errors"}
 
 
-def test_the_workflow_stops_a_release_and_leaves_its_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Call
-) -> None:
+def test_the_workflow_stops_a_release_and_leaves_its_files(home: Path, call: Call) -> None:
     workflow = yaml.safe_load(block_with("tutorials/gate.md", "jobs:", "yaml"))
     steps = workflow["jobs"]["leakage"]["steps"]
     checks = [s["run"] for s in steps if s.get("run", "").startswith("lmexposure check")]
-    monkeypatch.chdir(tmp_path)
-    small_run(tmp_path / "leakage", memorised=((1, 30.0),))
-    summary = tmp_path / "summary.md"
+    small_run(home / "leakage", memorised=((1, 30.0),))
+    summary = home / "summary.md"
     words = shlex.split(checks[0].replace("$GITHUB_STEP_SUMMARY", str(summary)))[1:]
     assert call(*words).code == 1
     assert "Leaks" in summary.read_text()
     uploaded = next(s["with"]["sarif_file"] for s in steps if "sarif_file" in s.get("with", {}))
-    assert (tmp_path / uploaded).exists()
+    assert (home / uploaded).exists()
 
 
 def test_the_model_card_is_what_is_written(tmp_path: Path) -> None:
@@ -506,10 +501,7 @@ def test_a_page_that_loads_from_elsewhere_or_leads_nowhere_is_named(
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_the_tutorial_on_training_from_inside_refutes_its_bug(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_the_tutorial_on_training_from_inside_refutes_its_bug(home: Path) -> None:
     names: dict[str, Any] = {}
-    exec(compile(block_with("tutorials/from-inside.md", "PrivacyEngine"), "page", "exec"), names)
+    run_block("page", block_with("tutorials/from-inside.md", "PrivacyEngine"), names)
     assert names["wrong"].bounds.largest > names["right"].bounds.largest

@@ -59,10 +59,7 @@ def test_a_full_disk_is_named_with_the_way_out(tmp_path: Path) -> None:
         (errno.ENOSPC, r"No space left.*free some space"),
         (errno.EFBIG, r"File too large; raise the limit \(ulimit -f\)"),
     ):
-        with (
-            pytest.raises(FileError, match=f"cannot write .*big: {said}"),
-            atomic_write(path),
-        ):
+        with pytest.raises(FileError, match=f"cannot write .*big: {said}"), atomic_write(path):
             raise OSError(number, os.strerror(number))
     assert os.listdir(tmp_path) == []
 
@@ -373,10 +370,7 @@ def test_a_lock_that_its_holder_removed_is_not_taken_for_one(
 
 @pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOTSUP, errno.EIO])
 def test_a_file_system_without_locks_is_said_once_and_used_and_other_failures_are_errors(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    number: int,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, number: int
 ) -> None:
     def refuse(descriptor: int, how: int) -> None:
         raise OSError(number, os.strerror(number))

@@ -269,11 +269,7 @@ REFUSED = [
         SettingsError,
         "no manifest next to the result in",
     ),
-    (
-        "report(RESULT, 's.csv', manifest=OTHER)",
-        ManifestError,
-        "but result was made from",
-    ),
+    ("report(RESULT, 's.csv', manifest=OTHER)", ManifestError, "but result was made from"),
 ]
 
 

@@ -37,8 +37,6 @@ _NAME = re.compile(r"--[a-z-]*(?:/--[a-z-]+)?")  # a flag, or a variable of a st
 _DECLARED = {"setting", "CheckKind"}
 # Words of reports, which show commands; by function or constant.
 REPORTS = {
-    "audit/context.py": {"_warnings"},  # of a result
-    "audit/identifier_comparison.py": {"_GIVE_SPLIT"},
     "core/charts/chart.py": {"_ids", "_say"},  # ids of a drawing
     "core/charts/style.py": {"VARIABLES"},
     "studies/canife.py": {"_MORE", "_of_epsilon", "checks"},
@@ -63,6 +61,16 @@ REPORTS = {
 }
 
 
+def _declares(call: ast.Call) -> bool:
+    """Whether it declares words, or gives such a declaration its help."""
+    match call.func:
+        case ast.Name(id="replace"):
+            return any(word.arg == "help" for word in call.keywords)
+        case ast.Name(id=name):
+            return name in _DECLARED
+    return False
+
+
 def flags_in(node: ast.AST, name: str = "", *, within: bool = False) -> Iterator[tuple[str, str]]:
     """Strings of a module that name a flag, each with the function or constant that has it.
 
@@ -71,11 +79,7 @@ def flags_in(node: ast.AST, name: str = "", *, within: bool = False) -> Iterator
     match node:
         case ast.Expr(value=ast.Constant()):
             return
-        case ast.Call(func=ast.Name(id=called)) if called in _DECLARED:
-            return
-        case ast.Call(func=ast.Name(id="replace"), keywords=words) if any(
-            word.arg == "help" for word in words
-        ):
+        case ast.Call() if _declares(node):
             return
         case ast.Constant(value=str(text)):
             if _FLAG.search(text) and (within or not _NAME.fullmatch(text)):

@@ -7,16 +7,7 @@ from html import unescape
 from pathlib import Path
 
 import pytest
-from made_results import (
-    canary,
-    class_row,
-    exact,
-    made,
-    options,
-    privacy,
-    sampled,
-    with_test,
-)
+from made_results import canary, class_row, exact, made, options, privacy, sampled, with_test
 
 from lmexposure import _style
 from lmexposure.cli.console import print_document

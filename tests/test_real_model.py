@@ -53,10 +53,7 @@ def made_wheel(script: Any, place: Path, licence: str) -> Path:
 
 
 def test_another_package_of_that_name_is_not_taken(
-    script: Any,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
+    script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """By its hash."""
     shelf = tmp_path / "shelf"

@@ -13,11 +13,7 @@ from made_sweeps import written_sweep
 
 from lmexposure._record import FileRecord
 from lmexposure.canaries.manifest import ManifestFile
-from lmexposure.studies import (
-    Result,
-    RunRecord,
-    SweepResult,
-)
+from lmexposure.studies import Result, RunRecord, SweepResult
 
 ROOT = Path(__file__).parents[1]
 FIELDS = runpy.run_path(str(ROOT / "scripts" / "documentation" / "fields.py"))

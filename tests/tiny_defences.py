@@ -80,9 +80,7 @@ def made_row(name: str, tpr: float | None = 0.5, **changes: Any) -> DefenceRow:
 def made_record(*rows: DefenceRow, **changes: Any) -> Defences:
     """A comparison of these, the undefended training first."""
     values: dict[str, Any] = {
-        "fpr": 0.01,
-        "level": 0.95,
-        "tolerance": 0.01,
+        "settings": DefencesSettings(),
         "documents": 60,
         "characters": 2_000,
         "corpus_sha256": "0" * 64,

@@ -394,6 +394,6 @@ def _warnings(record: ContextRecord, by_format: Mapping[str, AnyContext]) -> Ite
         yield (
             f"it is not known what was left of each canary in the rows of the training; they are "
             f"scored {behind}, as a text of their own, and if the training had other rows, "
-            "exposures may be far too low: name it (--left-context bos, eos, none or a text), or "
-            "let lmexposure verify --rows look at the rows of the training"
+            "exposures may be far too low: name it (left_context=...: bos, eos, none or a text), "
+            "or let verify look at the rows of the training (rows=True)"
         )

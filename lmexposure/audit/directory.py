@@ -6,7 +6,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any, Self, TypeVar
@@ -16,7 +16,8 @@ from pydantic import Field
 from lmexposure import __version__, _written
 from lmexposure._files import PRIVATE, read_bytes, sha256_file
 from lmexposure._integrity import say_rebuilt
-from lmexposure._record import Record, plain
+from lmexposure._record import Record
+from lmexposure._settings import recorded_values
 from lmexposure._validate import MOST_THREADS
 from lmexposure.core import (
     HOME,
@@ -29,9 +30,8 @@ from lmexposure.core import (
 )
 from lmexposure.errors import ResultError
 from lmexposure.studies import (
-    MeasureOptions,
+    MeasureSettings,
     Result,
-    RunOptions,
     RunRecord,
     RunSettings,
     TrainingResult,
@@ -104,7 +104,8 @@ class RunLog:
             "device": device,
             "training": training,
         }
-        record = _record(self.settings.record(), self.settings.measure.record())
+        # With how many threads it was measured, the result says.
+        record = _record(self.settings.resolved(), replace(self.settings.measure, threads=None))
         # A seed that was given is in it, and with seed and format the secrets can be drawn.
         with _written.study(self.out):
             record.model_copy(update=known).write(path, mode=PRIVATE)
@@ -116,26 +117,26 @@ def refuse_foreign(out: Path) -> None:
     _written.refuse_foreign(out, (Result.NAME, HOME, *_MEASURED))
 
 
-def record_measured(out: Path, measure: MeasureOptions) -> None:
+def record_measured(out: Path, measure: MeasureSettings) -> None:
     """Write into run.json that a measurement ends now."""
     path = out / "run.json"
     record = _readable(path)
     if record is None or record.command == "measure":
         record = _record(None, measure)
     # A run's model may have been measured by a command of its own, with other settings.
-    asked = measure.model_copy(update={"threads": record.measure.threads})
+    asked = replace(measure, threads=record.measure.threads)
     record.model_copy(update={"measured": utc_now(), "measure": asked}).write(path, mode=PRIVATE)
 
 
-def mend_record(out: Path, measure: MeasureOptions) -> None:
+def mend_record(out: Path, measure: MeasureSettings) -> None:
     """Begin a damaged run.json anew, of a measurement that ended before: its date is lost."""
     path = out / "run.json"
     if path.exists() and _readable(path) is None:
         say_rebuilt(path, "it is made again, without the date of the measuring")
-        _record(None, measure).write(path, mode=PRIVATE)
+        _record(None, replace(measure, threads=None)).write(path, mode=PRIVATE)
 
 
-def _record(settings: RunOptions | None, measure: MeasureOptions) -> RunRecord:
+def _record(settings: RunSettings | None, measure: MeasureSettings) -> RunRecord:
     """A new record, with versions and machine; without settings, of a measurement alone."""
     return RunRecord(
         lmexposure=__version__,
@@ -198,7 +199,7 @@ def _same_run(path: Path, settings: RunSettings) -> dict[str, float] | None:
         why = str(failure).removesuffix(f"; {RunRecord.AGAIN}")  # whoever gave the run's command
         raise ResultError(f"{why}; choose another directory") from failure
     old = _named(before.settings, before.measure)
-    new = _named(settings.record(), settings.measure.record())
+    new = _named(settings.resolved(), settings.measure)
     made = any((path.parent / name).exists() for name in _OF_STEPS)
     if old != new and not made and "train" not in before.seconds:
         return None
@@ -206,23 +207,12 @@ def _same_run(path: Path, settings: RunSettings) -> dict[str, float] | None:
     return dict(before.seconds)
 
 
-def _named(settings: RunOptions | None, measure: MeasureOptions) -> dict[str, Any]:
-    """Settings by the names that a person gives them, but for the threads: measure.references."""
-    asked = measure.model_dump(exclude={"threads", "seed"})
-    values: dict[str, Any] = {"measure": asked | {"bootstrap_seed": measure.seed}}
-    if settings is not None:
-        values |= settings.model_dump(exclude={"candidates"})
-        values["canaries"] = settings.candidates or settings.canaries
-    return _flat(values)
-
-
-def _flat(settings: dict[str, Any]) -> dict[str, Any]:
-    """Settings within settings by dotted names; tuples as lists."""
-    flat: dict[str, Any] = {}
-    for name, value in settings.items():
-        inner = _flat(value) if isinstance(value, dict) else {}
-        flat |= {f"{name}.{key}": setting for key, setting in inner.items()} or {name: plain(value)}
-    return flat
+def _named(settings: RunSettings | None, measure: MeasureSettings) -> dict[str, Any]:
+    """Settings by the names that a person gives them, but for the threads."""
+    return {
+        **({} if settings is None else recorded_values(settings)),
+        **recorded_values(replace(measure, threads=None)),
+    }
 
 
 def _git_revision() -> str | None:

@@ -39,7 +39,7 @@ _HIDDEN = frozenset({"seed", "corpus", "held_out", "model", "base"})
 _LEVEL = 0.95
 _SIGNIFICANCE = 0.05
 _GIVE_SPLIT = (
-    "Only documents that were held out of the training at random can tell: give them (--held-out)"
+    "Only documents that were held out of the training at random can tell: give them (held_out=...)"
 )
 
 
@@ -96,9 +96,7 @@ def study_of_ranks(
         base=sides[1] if len(sides) > 1 else None,
         files=found.names,
         documents=found.documents,
-        draws=settings.draws,
-        left=settings.left,
-        seed=settings.seed,
+        settings=settings,
         level=_LEVEL,
         needed=identifiers_needed(),
         split=split,

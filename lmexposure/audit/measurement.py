@@ -1,7 +1,7 @@
 """Measuring a model: scores, then what they mean, then one result. Works on anyone's model."""
 
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import RLock
 from typing import Any
@@ -111,7 +111,7 @@ def measure(  # noqa: PLR0913 (the front door: each may be left out)
             )
             inputs = measurement.inputs_sha256
             if out is not None and (before := finished(Path(out), inputs)) is not None:
-                mend_record(Path(out), settings.record())
+                mend_record(Path(out), settings)
                 return before
             with nullcontext() if out is None else MeasurementDirectory.held(out, inputs) as held:
                 measurement.directory = held
@@ -228,7 +228,7 @@ class _Measurement(Task):
             manifest_sha256=manifest.sha256,
             scores_sha256=None,
             model=Model(path=path, **described, validation=validation),
-            settings=settings.record(threads=threads),
+            settings=replace(settings, threads=threads),
             formats=tuple(part.record for part in estimates),
             canaries=tuple(canary for part in estimates for canary in part.canaries),
             summary=tuple(row for part in estimates for row in part.summary),

@@ -18,7 +18,7 @@ from lmexposure._style import visible
 from lmexposure.cli.commands import COMMANDS, Command
 from lmexposure.cli.console import listen
 from lmexposure.cli.options import FILES, OTHER, TAKEN, Parameter, is_manifest
-from lmexposure.core import PANEL as THRESHOLDS
+from lmexposure.core import THRESHOLDS
 from lmexposure.studies import (
     CANIFE,
     COMPARING,

@@ -171,7 +171,7 @@ def print_document(document: "Document") -> None:
         print_section(section)
     for line in document.warnings:
         warn(line)
-    say(f"\n{document.finding}")
+    say(f"\n{said(document.finding)}")
 
 
 def print_section(section: "Section") -> None:

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
         CLAIMED_EPSILON,
         EPSILON_LIMIT,
         LIMIT,
-        PANEL,
+        THRESHOLDS,
         Check,
         CheckKind,
         Outcome,
@@ -42,20 +42,9 @@ if TYPE_CHECKING:
         verdict_summary,
         verdict_text,
     )
-    from lmexposure.core.registry import (
-        kinds,
-        own_records,
-        parts_of_others,
-        register,
-        register_other,
-    )
+    from lmexposure.core.registry import OTHERS, kinds, own_records, register
     from lmexposure.core.render import as_csv, as_markdown, code, fence, inline, table
-    from lmexposure.core.report import (
-        FORMATS,
-        check_formats,
-        write_document,
-        write_report,
-    )
+    from lmexposure.core.report import FORMATS, check_formats, write_document, write_report
     from lmexposure.core.study import (
         HOME,
         Dated,

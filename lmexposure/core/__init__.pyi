@@ -10,7 +10,7 @@ from lmexposure._record import Share as Share
 from lmexposure.core.check import CLAIMED_EPSILON as CLAIMED_EPSILON
 from lmexposure.core.check import EPSILON_LIMIT as EPSILON_LIMIT
 from lmexposure.core.check import LIMIT as LIMIT
-from lmexposure.core.check import PANEL as PANEL
+from lmexposure.core.check import THRESHOLDS as THRESHOLDS
 from lmexposure.core.check import Check as Check
 from lmexposure.core.check import CheckKind as CheckKind
 from lmexposure.core.check import Outcome as Outcome
@@ -43,11 +43,10 @@ from lmexposure.core.outputs import verdict_junit as verdict_junit
 from lmexposure.core.outputs import verdict_sarif as verdict_sarif
 from lmexposure.core.outputs import verdict_summary as verdict_summary
 from lmexposure.core.outputs import verdict_text as verdict_text
+from lmexposure.core.registry import OTHERS as OTHERS
 from lmexposure.core.registry import kinds as kinds
 from lmexposure.core.registry import own_records as own_records
-from lmexposure.core.registry import parts_of_others as parts_of_others
 from lmexposure.core.registry import register as register
-from lmexposure.core.registry import register_other as register_other
 from lmexposure.core.render import as_csv as as_csv
 from lmexposure.core.render import as_markdown as as_markdown
 from lmexposure.core.render import code as code

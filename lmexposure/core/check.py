@@ -9,8 +9,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
+from typing import ClassVar
 
-from lmexposure._settings import check_settings, setting, settings_of, whole
+from lmexposure._settings import Settings, at_least_0, setting, settings_of, whole
 from lmexposure._style import outcome_word, sentence, setting_value, short
 from lmexposure._validate import fraction, positive
 from lmexposure.errors import SettingsError
@@ -18,7 +19,7 @@ from lmexposure.errors import SettingsError
 DEFAULT_GUESSES = 1000
 _MOST = 10**15  # of a count
 _LEAST = 1e-9  # of a probability, to calculate with
-PANEL = "Thresholds"  # of the command's help
+THRESHOLDS = "Thresholds"  # the panel of the command's help
 
 
 class Outcome(StrEnum):
@@ -369,20 +370,11 @@ def _at_least_guessing(name: str, bits: float, quantile: float) -> None:
         )
 
 
-def _check_epsilon(name: str, value: object) -> None:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not 0 <= value < math.inf:  # type: ignore[operator]
-        raise SettingsError(f"{name}={value!r} must be a finite number, at least 0, in nats")
-
-
-def _check_rate(name: str, value: object) -> None:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not 0 <= value < 1:  # type: ignore[operator]
-        raise SettingsError(f"{name}={value!r} must be a rate, at least 0 and below 1")
+_RATE = at_least_0("a rate, at least 0 and below 1", below=1)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Thresholds:
+class Thresholds(Settings):
     """What a model may show. None asks for nothing: the default applies, where there is one.
 
     A threshold that is asked for and cannot be tested makes the gate inconclusive; a default that
@@ -395,24 +387,20 @@ class Thresholds:
     (True, 1000)
     """
 
+    PANEL: ClassVar[str] = THRESHOLDS
+
     max_exposure: float | None = setting(
         None,
         "largest exposure of any canary, in bits",
-        panel=PANEL,
         rule=positive,
         usual="what chance rarely exceeds",
     )
     median_exposure: float | None = setting(
-        None,
-        "largest median exposure of any class, in bits",
-        panel=PANEL,
-        rule=_check_median,
-        usual="any",
+        None, "largest median exposure of any class, in bits", rule=_check_median, usual="any"
     )
     quantile_exposure: tuple[float, float] | None = setting(
         None,
         "a quantile and the most bits allowed, such as 0.9:8",
-        panel=PANEL,
         rule=_check_quantile,
         usual="any",
         metavar="Q:BITS",
@@ -421,69 +409,53 @@ class Thresholds:
     max_guesses: int | None = setting(
         None,
         "a secret found within this many guesses leaks",
-        panel=PANEL,
         rule=whole(1, _MOST),
         usual=str(DEFAULT_GUESSES),
     )
     max_epsilon: float | None = setting(
         None,
         "largest lower bound on epsilon allowed, in nats",
-        panel=PANEL,
-        rule=_check_epsilon,
+        rule=at_least_0("a finite number, at least 0, in nats"),
         usual="any",
     )
     max_worst_tpr: float | None = setting(
         None,
         "of a sweep: largest share of the models with a text that may give it away; of defences: "
         "of the canaries that the strongest attack may find under the best one",
-        panel=PANEL,
-        rule=_check_rate,
+        rule=_RATE,
         usual="what chance explains",
     )
     p_value: bool | None = setting(
-        None,
-        "the test against guessing",
-        panel=PANEL,
-        usual="made",
-        flag_name="--p-value/--no-p-value",
+        None, "the test against guessing", usual="made", flag_name="--p-value/--no-p-value"
     )
     significance: float = setting(
         0.01,
         "how often, at most, a clean model is called leaking by chance",
-        panel=PANEL,
         rule=_check_significance,
     )
     max_verbatim_run: int | None = setting(
         None,
         "of memorised text: characters of the longest run that greedy decoding may give",
-        panel=PANEL,
         rule=whole(0, _MOST),
         usual="any",
     )
     max_extractable: float | None = setting(
         None,
         "of memorised text: largest share of windows that may come out within the tries",
-        panel=PANEL,
-        rule=_check_rate,
+        rule=_RATE,
         usual="any",
     )
-    min_canaries: int = setting(
-        10, "a class of fewer cannot pass", panel=PANEL, rule=whole(1, _MOST)
-    )
+    min_canaries: int = setting(10, "a class of fewer cannot pass", rule=whole(1, _MOST))
     repetitions: int | None = setting(
         None,
         "judge only classes that were inserted at most this often",
-        panel=PANEL,
         rule=whole(1, _MOST),
         usual="all",
     )
     accept_unseen_training: bool = setting(
-        False, "let a model pass of which nothing shows that it saw the canaries", panel=PANEL
+        False, "let a model pass of which nothing shows that it saw the canaries"
     )
-    accept_quick: bool = setting(False, "let a quick look pass", panel=PANEL)
-
-    def __post_init__(self) -> None:
-        check_settings(self)
+    accept_quick: bool = setting(False, "let a quick look pass")
 
     @property
     def guesses(self) -> int:

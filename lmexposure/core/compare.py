@@ -1,7 +1,8 @@
 """Studies of one kind side by side: their main numbers, and the settings in which they differ."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter, methodcaller
 
 from lmexposure._record import JsonValue
 from lmexposure._style import MISSING, count, interval, number, setting_value, short, signed, whole
@@ -75,7 +76,8 @@ def compare_document(studies: Sequence[tuple[str, Study]]) -> Document:
     ]
     if settings.rows:
         sections.append(Section(id="settings", title="What they differ in", table=settings))
-    verdicts = Section(id="verdicts", title="Verdict of each", said=list(_verdicts(studies)))
+    judgements = [f"{name}: {judged(study).sentence}" for name, study in studies]
+    verdicts = Section(id="verdicts", title="Verdict of each", said=judgements)
     return Document(
         title=f"{count(len(studies), base.WHAT.split(' ', 1)[1], 'studies')} side by side",
         kind=f"Comparison, {count(len(studies), 'study', 'studies')}",
@@ -101,12 +103,6 @@ def _named_apart(studies: Sequence[tuple[str, Study]]) -> list[tuple[str, Study]
     return [(name, study) for name, (_, study) in zip(names, studies, strict=True)]
 
 
-def _verdicts(studies: Sequence[tuple[str, Study]]) -> Iterator[str]:
-    """Of the gate, with its defaults for all."""
-    for name, study in studies:
-        yield f"{name}: {judged(study).sentence}"
-
-
 def _rows(studies: Sequence[Study]) -> list[_Row]:
     """The numbers that all of them have, in the order of the first."""
     found = [{own.name: own for own in study.numbers()} for study in studies]
@@ -117,10 +113,14 @@ def _rows(studies: Sequence[Study]) -> list[_Row]:
 def _number_columns(names: Sequence[str]) -> list[Column]:
     made = [Column(head="number", value="head", words=True)]
     for place, name in enumerate(names):
-        made.append(Column(head=name, value=_cell_of(place), name=f"shown_{place}"))
+        made.append(Column(head=name, value=methodcaller("cell", place), name=f"shown_{place}"))
         if place:
             key = f"difference_{place}"
-            made.append(Column(head="difference", value=_change_of(place), shown=_signed, name=key))
+            made.append(
+                Column(
+                    head="difference", value=methodcaller("change", place), shown=_signed, name=key
+                )
+            )
     return made
 
 
@@ -131,14 +131,6 @@ def _value_columns(names: Sequence[str]) -> list[Column]:
             key = name if end == "value" else f"{name} {end}"
             made.append(Column(head=key, value=_end_of(place, end)))
     return made
-
-
-def _cell_of(place: int) -> Callable[[_Row], str | None]:
-    return lambda row: row.cell(place)
-
-
-def _change_of(place: int) -> Callable[[_Row], float | None]:
-    return lambda row: row.change(place)
 
 
 def _end_of(place: int, end: str) -> Callable[[_Row], float | None]:
@@ -164,11 +156,9 @@ def _settings(studies: Sequence[tuple[str, Study]]) -> Table:
     names = [name for name in asked[0] if any(own.get(name) != asked[0][name] for own in asked)]
     rows = [(name, *(_value(own.get(name)) for own in asked)) for name in names]
     heads = ["setting", *(name for name, _ in studies)]
-    return Table(rows, [_nth(place, head) for place, head in enumerate(heads)])
-
-
-def _nth(place: int, head: str) -> Column:
-    return Column(head=head, value=lambda row: row[place], words=True)
+    return Table(
+        rows, [Column(head=h, value=itemgetter(n), words=True) for n, h in enumerate(heads)]
+    )
 
 
 def _value(value: JsonValue) -> str:

@@ -26,11 +26,7 @@ _CAME_TO = {
     Outcome.PASS: "passed",
     Outcome.NOT_TESTED: "not tested",
 }
-_ASKED = {
-    Outcome.LEAK: "How badly?",
-    Outcome.INCONCLUSIVE: "Why?",
-    Outcome.PASS: "What was found?",
-}
+_ASKED = {Outcome.LEAK: "How badly?", Outcome.INCONCLUSIVE: "Why?", Outcome.PASS: "What was found?"}
 _MOST_REASONS = 2  # of what makes a verdict inconclusive; the table of checks has all
 
 

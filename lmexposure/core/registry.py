@@ -6,9 +6,10 @@ Kinds come from `register`, and from packages outside that have an entry point i
 
 GROUP = "lmexposure.studies"
 _HOMES: dict[str, str] = {}
-_BEGUN: dict[str, str] = {}  # by kind, the file of a directory whose record is not there yet
-_PARTS: set[str] = set()  # kinds whose record may lie next to that of another
-_OTHERS: dict[str, str] = {}  # by file, in words what is no study
+BEGUN: dict[str, str] = {}  # by kind, the file of a directory whose record is not there yet
+PARTS: set[str] = set()  # kinds whose record may lie next to that of another
+# By file, in words what a directory is of that is no study: "a training".
+OTHERS: dict[str, str] = {}
 
 
 def register(
@@ -21,19 +22,9 @@ def register(
     """Make a kind known: its record is KIND.json, its class is at `home`, "module:Class"."""
     _HOMES[kind] = home
     if begun:
-        _BEGUN[kind] = begun
+        BEGUN[kind] = begun
     if part:
-        _PARTS.add(kind)
-
-
-def register_other(file: str, what: str) -> None:
-    """Make known what a directory with a file is of, which is no study: "a training"."""
-    _OTHERS[file] = what
-
-
-def others() -> dict[str, str]:
-    """Files that say what a directory is of that is no study, and in words what."""
-    return dict(_OTHERS)
+        PARTS.add(kind)
 
 
 def own_records() -> list[str]:
@@ -42,22 +33,7 @@ def own_records() -> list[str]:
 
 
 def kinds() -> dict[str, str]:
-    """Every kind that there is, and where it lives."""
-    return {**_outside(), **_HOMES}
-
-
-def _outside() -> dict[str, str]:
-    """Those of packages that have an entry point for them."""
+    """Every kind that there is, those of packages outside too, and where it lives."""
     from importlib.metadata import entry_points  # takes a tenth of a second
 
-    return {point.name: point.value for point in entry_points(group=GROUP)}
-
-
-def begun_by() -> dict[str, str]:
-    """Kinds that have a file before their record, and its name."""
-    return dict(_BEGUN)
-
-
-def parts_of_others() -> frozenset[str]:
-    """Kinds whose record may lie next to that of another kind."""
-    return frozenset(_PARTS)
+    return {point.name: point.value for point in entry_points(group=GROUP)} | _HOMES

@@ -32,7 +32,7 @@ from lmexposure._style import short_hash, visible
 from lmexposure._validate import of_type
 from lmexposure.core.check import Check, CheckKind, Thresholds, Verdict, verdict_of
 from lmexposure.core.document import Document, Fact, Section, answers_of, date_of, next_steps
-from lmexposure.core.registry import begun_by, kinds, others, own_records, parts_of_others
+from lmexposure.core.registry import BEGUN, OTHERS, PARTS, kinds, own_records
 from lmexposure.core.render import as_cell, as_frame
 from lmexposure.errors import ResultError, SettingsError
 
@@ -364,8 +364,10 @@ def _kind_at(path: Path) -> str | None:
     if not path.is_dir():
         return _kind_in(path)
     every = [kind for kind in kinds() if (path / f"{kind}.json").exists()]
-    there = [kind for kind in every if kind not in parts_of_others()]
-    begun = _begun_in(path)
+    there = [kind for kind in every if kind not in PARTS]
+    by_file = (kind for kind, name in BEGUN.items() if (path / name).exists())
+    work = read_asked(path)
+    begun = next(by_file, work.kind if work is not None and work.kind in kinds() else None)
     there = there or ([] if begun else every)  # parts of a study that is not done are none
     if len(there) > 1:
         files = ", ".join(f"{kind}.json" for kind in there)
@@ -392,13 +394,6 @@ def _kind_in(path: Path) -> str | None:
             f"{kind}.json"
         )
     return kind
-
-
-def _begun_in(path: Path) -> str | None:
-    """The kind that a directory was begun for, whether it is done or not."""
-    by_file = (kind for kind, name in begun_by().items() if (path / name).exists())
-    work = read_asked(path)
-    return next(by_file, work.kind if work is not None and work.kind in kinds() else None)
 
 
 def _refuse_begun(path: Path, kind: str) -> None:
@@ -432,27 +427,19 @@ def read_asked(out: Path) -> Asked | None:
 
 def refuse_other_study(out: Path, own: Collection[str], name: str) -> None:
     """Refuse a directory that holds another kind of study, whose files this one would replace."""
-    by_file = _by_file()
+    by_file = {
+        **OTHERS,
+        **{file: kind for kind, file in BEGUN.items()},
+        **{f"{kind}.json": kind for kind in kinds() if kind not in PARTS},
+    }
     ours = {by_file[file] for file in own if file in by_file}
-    for file, kind in _held(out, by_file):
+    held = [(file, kind) for file, kind in by_file.items() if (out / file).exists()]
+    if (begun := read_asked(out)) is not None:
+        held.append((f"{HOME}/{ASKED}", begun.kind))
+    for file, kind in held:
         if kind not in ours:
             what = kind_of(kind).WHAT if kind in kinds() else visible(kind)
             raise ResultError(
                 f"{visible(out)} holds {what} ({file}), whose files this would replace; give "
                 f"another directory, such as {visible(out / name)}"
             )
-
-
-def _held(out: Path, by_file: dict[str, str]) -> Iterator[tuple[str, str]]:
-    """The kinds that a directory holds, each with the file that says so."""
-    yield from ((file, kind) for file, kind in by_file.items() if (out / file).exists())
-    begun = read_asked(out)
-    if begun is not None:
-        yield f"{HOME}/{ASKED}", begun.kind
-
-
-def _by_file() -> dict[str, str]:
-    """Of which kind a file is; what lies next to other studies is of none by itself."""
-    begun = {file: kind for kind, file in begun_by().items()}
-    records = {f"{kind}.json": kind for kind in kinds() if kind not in parts_of_others()}
-    return {**others(), **begun, **records}

@@ -155,14 +155,14 @@ def claimed(
 def refuse_other_wish(
     kind: type[Study],
     out: Path,
-    before: Mapping[str, JsonValue],
+    before: Mapping[str, Any],
     now: Mapping[str, Any],
     hidden: Collection[str] = (),  # named after those whose values are shown
 ) -> None:
-    """Refuse another wish than what a directory was begun for, by the name that differs."""
-    now = json.loads(canonical_json(dict(now)))
-    names = before.keys() | now.keys()
-    for name in sorted(names, key=lambda name: (name in hidden, name.count("."), name)):
+    """Refuse another wish than what a directory was begun for, by the first name that differs."""
+    names = dict.fromkeys((*now, *before))
+    before, now = (json.loads(canonical_json(dict(values))) for values in (before, now))
+    for name in sorted(names, key=lambda name: name in hidden):
         then, asked = before.get(name), now.get(name)
         if then != asked:
             raise ResultError(

@@ -7,7 +7,7 @@ The table has a row a method, from its sweep and its one run.
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -17,6 +17,7 @@ import numpy as np
 from lmexposure._files import PRIVATE, atomic_write, canonical_json, sha256_bytes, sha256_file
 from lmexposure._integrity import check_seal, read_sealed, write_sealed
 from lmexposure._record import JsonValue
+from lmexposure._settings import recorded_values
 from lmexposure._style import count, visible
 from lmexposure._written import remove
 from lmexposure.audit import plan_of, training_settings
@@ -119,7 +120,7 @@ class Comparison:
         return replace(_trained(self.settings.sweep.run, training), seed=seed)
 
 
-def _trained(run: RunSettings, training: Mapping[str, object]) -> RunSettings:
+def _trained(run: RunSettings, training: Mapping[str, Any]) -> RunSettings:
     """A run whose training has these settings too."""
     return replace(run, training={**run.training, **training})
 
@@ -188,11 +189,7 @@ def _asked(settings: DefencesSettings, files: Sequence[Path]) -> dict[str, JsonV
             raise CorpusError(
                 f"cannot read the corpus {path}: {failure.strerror}; give a text file"
             ) from failure
-    own = asdict(settings)
-    sweep = settings.sweep.record().model_dump(mode="json")
-    of_run: dict[str, Any] = sweep.pop("run")
-    kept = {name: value for name, value in own.items() if name not in ("sweep", "methods")}
-    return kept | sweep | of_run | {"corpus": hashes}
+    return _decisive(settings) | {"corpus": hashes}
 
 
 def _clear_left(out: Path) -> None:
@@ -205,6 +202,12 @@ def _clear_left(out: Path) -> None:
         )
     for name in _LEFT:
         remove(out / name)
+
+
+def _decisive(settings: DefencesSettings) -> dict[str, Any]:
+    """What decides a comparison, by the names that a person gives them."""
+    values = recorded_values(settings.resolved())
+    return {name: value for name, value in values.items() if name != "methods"}
 
 
 def _slice(files: Sequence[Path], out: Path, settings: DefencesSettings) -> Path:

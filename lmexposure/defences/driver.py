@@ -7,7 +7,7 @@ goes on at what is missing.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from lmexposure.defences.catalogue import Defence, Reference
 from lmexposure.defences.comparison import Compared, Comparison, Measured, prepare_comparison
 from lmexposure.errors import NumericalError, ResultError
 from lmexposure.studies import (
+    DP_SGD,
     Defences,
     DefenceSearch,
     DefencesSettings,
@@ -342,6 +343,8 @@ def _training(
 ) -> dict[str, Any]:
     """What a method's training has beyond what all have."""
     settings: dict[str, Any] = dict(defence.training)
+    if settings.get("method") == DP_SGD:
+        settings["delta"] = comparison.settings.delta
     if defence.knob is not None:
         settings[defence.knob.setting] = defence.knob.value(strength, reference)
     if defence.alternatives:
@@ -418,11 +421,10 @@ def compare_defences(
 
 def _record(compared: Compared) -> Defences:
     comparison, first = compared.comparison, compared.first
+    asked = comparison.settings.resolved()
     return Defences.now(
         inputs_sha256=comparison.sha256,
-        fpr=comparison.settings.fpr,
-        level=comparison.settings.sweep.level,
-        tolerance=comparison.settings.tolerance,
+        settings=replace(asked, sweep=asked.sweep.without_seed()),
         documents=first.documents,
         characters=sum(map(len, comparison.searched.corpus.texts)),
         corpus_sha256=compared.corpus_sha256,

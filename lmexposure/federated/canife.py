@@ -156,16 +156,13 @@ def _trained(asked: _Asked, work: Work[Canife], mode: int, progress: Said | None
 
 
 def _record(audit: FederatedAudit, inputs: str, clients: int, weights: int) -> Canife:
-    of_rounds = ("rounds", "client_rate", "local_epochs", "local_batch")
-    of_noise = ("clip", "noise_multiplier", "delta")
     return Canife.now(
-        **{name: getattr(audit.settings, name) for name in (*of_rounds, *of_noise)},
         inputs_sha256=inputs,
         clients=audit.clients,
         aside=clients - audit.clients,
         weights=weights,
-        frozen=audit.canife.frozen,
-        significance=audit.canife.significance,
+        training=audit.settings,
+        attacks=audit.canife,
         attacked=audit.rounds,
         attainable=audit.attainable,
         losses=audit.losses,

@@ -10,7 +10,7 @@ from typing import Any
 
 from lmexposure import __version__
 from lmexposure._files import PRIVATE, canonical_json, content_hash, sha256_bytes
-from lmexposure._record import plain
+from lmexposure._settings import recorded_values
 from lmexposure._validate import of_type
 from lmexposure.audit import Progress, silent
 from lmexposure.canaries import Files, corpus_files, layout_for, listed_files
@@ -30,7 +30,6 @@ from lmexposure.regurgitation.runs import Run, document_runs, longest, own_texts
 from lmexposure.regurgitation.table import (
     Evidence,
     described,
-    rule_of,
     warnings_of,
     worse_than_guessing,
 )
@@ -40,11 +39,6 @@ from lmexposure.studies import FreeExtraction, VerbatimPassages, VerbatimRecord,
 
 _HIDDEN = frozenset(
     {"model", "reference", "corpus", "held_out", "prompts", "seed", "places of windows"}
-)
-# Settings beside the rule that decide the numbers.
-_DECIDE = (
-    *("windows", "documents", "seed", "near_windows", "beam", "draws", "level", "samples"),
-    *("sample_tokens", "least_match", "random_split", "false_share"),
 )
 _ROWS = 1_000  # documents in the record
 _SHOWN = 20  # documents whose text is kept beside it
@@ -242,8 +236,7 @@ class _Look:
             distinct=windows.distinct,
             too_short=windows.too_short,
             characters=windows.characters,
-            rule=rule_of(self.settings),
-            level=self.settings.level,
+            settings=self.settings.resolved(),
             corpus=of_corpus,
             of_reference=of_reference,
             held_out=of_held_out,
@@ -276,8 +269,7 @@ class _Look:
             "reference": self.reference and self.reference.identity,
             "corpus": windows.sha256,
             "held_out": others and others.sha256,
-            **rule_of(chosen).model_dump(mode="json"),
-            **{name: plain(getattr(chosen, name)) for name in _DECIDE},
+            **recorded_values(chosen.resolved()),
             "prompts": list(self.prompts),
             "dtype": chosen.run.dtype,
             "load_in": chosen.run.load_in,

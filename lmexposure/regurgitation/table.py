@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,6 @@ from lmexposure.studies import (
     ExtractableShare,
     VerbatimDocument,
     VerbatimModel,
-    VerbatimRule,
     VerbatimRun,
     VerbatimSettings,
     VerbatimWindows,
@@ -193,23 +192,6 @@ class Evidence:
                 f"from chance (a false share of {probability(false_share)})"
             )
         return "reproduced", "; ".join(told)
-
-
-def rule_of(settings: VerbatimSettings) -> VerbatimRule:
-    """How windows are asked for, as the record has it."""
-    metric: Any = settings.metric
-    return VerbatimRule(
-        prefix_tokens=settings.prefix_tokens,
-        suffix_tokens=settings.suffix_tokens,
-        stride=settings.stride_used,
-        temperature=float(settings.temperature),
-        top_k=settings.top_k,
-        top_p=float(settings.top_p),
-        tries=settings.tries,
-        chance=settings.chance,
-        distance=settings.distance,
-        metric=metric,
-    )
 
 
 def described(lm: TorchModel) -> VerbatimModel:

@@ -293,7 +293,7 @@ def _places(placed: Placed, settings: VerbatimSettings) -> range:
     last = len(placed.ids) - settings.suffix_tokens
     # The prompt is text of the document, and at least one token is in front.
     first = max(placed.first + settings.prefix_tokens, 1)
-    return range(first, last + 1, settings.stride_used)
+    return range(first, last + 1, settings.stride or settings.suffix_tokens)
 
 
 def _batches(items: Iterable[Any]) -> Iterator[list[Any]]:

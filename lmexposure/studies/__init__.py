@@ -7,14 +7,11 @@ Open `exposure/record.py` to learn what result.json holds and what must be true 
 
 from typing import TYPE_CHECKING
 
+from lmexposure.core import OTHERS as _OTHERS
 from lmexposure.core import register as _register
-from lmexposure.core import register_other as _register_other
 
 if TYPE_CHECKING:
-    from lmexposure.studies.canife import (
-        Canife,
-        CanifeRound,
-    )
+    from lmexposure.studies.canife import Canife, CanifeRound
     from lmexposure.studies.defences import (
         DefenceAttack,
         DefenceExposure,
@@ -24,10 +21,7 @@ if TYPE_CHECKING:
         DefenceTry,
         alike_to,
     )
-    from lmexposure.studies.defences_settings import (
-        COMPARING,
-        DefencesSettings,
-    )
+    from lmexposure.studies.defences_settings import COMPARING, DefencesSettings
     from lmexposure.studies.dp import NOT_COVERED, DocumentPrivacy, DpClaim
     from lmexposure.studies.exposure.files import Evaluation, RunFiles, read_look
     from lmexposure.studies.exposure.model_card import card_with_results, save_card
@@ -56,7 +50,6 @@ if TYPE_CHECKING:
         MOST_SHOWN,
         CheckpointClass,
         ContextRecord,
-        MeasureOptions,
         Model,
         Validation,
         WitnessResult,
@@ -67,7 +60,6 @@ if TYPE_CHECKING:
         TRAINING_SCHEMA,
         RowsClass,
         RowsRecord,
-        RunOptions,
         RunRecord,
         TrainingFile,
         TrainingResult,
@@ -136,7 +128,6 @@ if TYPE_CHECKING:
         SweepEpsilon,
         SweepInfluence,
         SweepModel,
-        SweepOptions,
         SweepPlan,
         SweepPower,
         SweepScore,
@@ -144,13 +135,7 @@ if TYPE_CHECKING:
         Utility,
         WorstText,
     )
-    from lmexposure.studies.sweep_settings import (
-        ATTACKS,
-        READS,
-        SCORES,
-        SWEEPING,
-        SweepSettings,
-    )
+    from lmexposure.studies.sweep_settings import ATTACKS, READS, SCORES, SWEEPING, SweepSettings
     from lmexposure.studies.training_settings import (
         DISTILLATION,
         DP_SGD,
@@ -176,18 +161,11 @@ if TYPE_CHECKING:
         VerbatimDocument,
         VerbatimModel,
         VerbatimPassages,
-        VerbatimRule,
         VerbatimRun,
         VerbatimWindows,
     )
-    from lmexposure.studies.verbatim_settings import (
-        VERBATIM,
-        VerbatimSettings,
-    )
-    from lmexposure.studies.white_box import (
-        WhiteBoxAudit,
-        WhiteBoxBounds,
-    )
+    from lmexposure.studies.verbatim_settings import VERBATIM, VerbatimSettings
+    from lmexposure.studies.white_box import WhiteBoxAudit, WhiteBoxBounds
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
 
@@ -203,5 +181,4 @@ _register("result", "lmexposure.studies.exposure.result:Result", begun="run.json
 _register("sweep", "lmexposure.studies.sweep:SweepResult", begun="plan.json")
 _register("verbatim", "lmexposure.studies.verbatim:VerbatimRecord")
 _register("white_box", "lmexposure.studies.white_box:WhiteBoxAudit", part=True)
-for _file in ("training.json", "checkpoint.pt"):
-    _register_other(_file, "a training")
+_OTHERS.update({"training.json": "a training", "checkpoint.pt": "a training"})

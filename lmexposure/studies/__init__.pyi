@@ -41,7 +41,6 @@ from lmexposure.studies.exposure.record import LEAST_GAIN as LEAST_GAIN
 from lmexposure.studies.exposure.record import MOST_SHOWN as MOST_SHOWN
 from lmexposure.studies.exposure.record import CheckpointClass as CheckpointClass
 from lmexposure.studies.exposure.record import ContextRecord as ContextRecord
-from lmexposure.studies.exposure.record import MeasureOptions as MeasureOptions
 from lmexposure.studies.exposure.record import Model as Model
 from lmexposure.studies.exposure.record import Validation as Validation
 from lmexposure.studies.exposure.record import WitnessResult as WitnessResult
@@ -50,7 +49,6 @@ from lmexposure.studies.exposure.run_record import SEVERAL as SEVERAL
 from lmexposure.studies.exposure.run_record import TRAINING_SCHEMA as TRAINING_SCHEMA
 from lmexposure.studies.exposure.run_record import RowsClass as RowsClass
 from lmexposure.studies.exposure.run_record import RowsRecord as RowsRecord
-from lmexposure.studies.exposure.run_record import RunOptions as RunOptions
 from lmexposure.studies.exposure.run_record import RunRecord as RunRecord
 from lmexposure.studies.exposure.run_record import TrainingFile as TrainingFile
 from lmexposure.studies.exposure.run_record import TrainingResult as TrainingResult
@@ -108,7 +106,6 @@ from lmexposure.studies.sweep_record import SweepCurve as SweepCurve
 from lmexposure.studies.sweep_record import SweepEpsilon as SweepEpsilon
 from lmexposure.studies.sweep_record import SweepInfluence as SweepInfluence
 from lmexposure.studies.sweep_record import SweepModel as SweepModel
-from lmexposure.studies.sweep_record import SweepOptions as SweepOptions
 from lmexposure.studies.sweep_record import SweepPlan as SweepPlan
 from lmexposure.studies.sweep_record import SweepPower as SweepPower
 from lmexposure.studies.sweep_record import SweepScore as SweepScore
@@ -142,7 +139,6 @@ from lmexposure.studies.verbatim_record import SeenFrom as SeenFrom
 from lmexposure.studies.verbatim_record import VerbatimDocument as VerbatimDocument
 from lmexposure.studies.verbatim_record import VerbatimModel as VerbatimModel
 from lmexposure.studies.verbatim_record import VerbatimPassages as VerbatimPassages
-from lmexposure.studies.verbatim_record import VerbatimRule as VerbatimRule
 from lmexposure.studies.verbatim_record import VerbatimRun as VerbatimRun
 from lmexposure.studies.verbatim_record import VerbatimWindows as VerbatimWindows
 from lmexposure.studies.verbatim_settings import VERBATIM as VERBATIM

@@ -11,16 +11,15 @@ from pydantic import model_validator
 
 from lmexposure._record import (
     Count,
-    Delta,
     JsonValue,
     Nats,
     NotNegative,
     Number,
     Positive,
-    Rate,
     Record,
     Rows,
 )
+from lmexposure._settings import own_values
 from lmexposure._style import LABELS, count, nats, number, percent, short, short_hash, whole
 from lmexposure.core import (
     CLAIMED_EPSILON,
@@ -39,6 +38,7 @@ from lmexposure.core import (
     met_outcome,
 )
 from lmexposure.core import Number as MainNumber
+from lmexposure.studies.federated_settings import CanifeSettings, FederatedSettings
 
 if TYPE_CHECKING:
     from lmexposure.core.charts import Chart
@@ -48,10 +48,6 @@ _MORE = "Attack fewer rounds (--every), or play more mock rounds (--mock-rounds)
 _LOSS = "nats a token"
 _NOT_LEARNED = "did not learn, so this is no training to judge"
 _LEARN = "; give more rounds, another learning rate or less noise"
-_SETTINGS = (
-    *("clients", "aside", "rounds", "client_rate", "local_epochs", "local_batch", "clip"),
-    *("noise_multiplier", "delta", "frozen", "significance"),
-)
 
 
 class CanifeRound(Record):
@@ -128,15 +124,8 @@ class Canife(Dated):
     clients: Positive  # that took part by their coins
     aside: Count  # clients that took no part: the design pool, and mock rounds
     weights: Positive  # of the model
-    rounds: Positive  # of the training
-    client_rate: NotNegative  # of a client, in each round
-    local_epochs: Positive  # of a client
-    local_batch: Positive | None  # rows of a client's step; None: all
-    clip: NotNegative  # of a client's update
-    noise_multiplier: NotNegative  # of the noise; 0: there was no privacy
-    delta: Delta  # of all epsilons
-    frozen: bool  # whether rounds were frozen to be attacked
-    significance: Rate  # of all bounds together
+    training: FederatedSettings  # but for its seed; `delta` is that of all epsilons
+    attacks: CanifeSettings  # but for their seed; `significance` is that of all bounds together
     attacked: Rows[CanifeRound]  # rounds, in order
     attainable: Nats  # the most that `largest` could have been, with perfect canaries
     losses: Rows[NotNegative]  # on mock clients, before each round and after the last
@@ -161,7 +150,7 @@ class Canife(Dated):
     def refuting(self) -> CanifeRound | None:
         """The first attacked round that has less noise than is claimed."""
         seen = ((row.noise_at_most, row) for row in self.attacked)
-        less = (row for at, row in seen if at is not None and at < self.noise_multiplier)
+        less = (row for at, row in seen if at is not None and at < self.training.noise_multiplier)
         return next(less, None)
 
     @property
@@ -192,8 +181,8 @@ class Canife(Dated):
         if (worst := self.refuting) is not None:
             return (
                 f"the claim is refuted: round {worst.round} leaves room for a noise multiplier of "
-                f"at most {short(worst.noise_at_most)}, {short(self.noise_multiplier)} claimed; "
-                f"{seen}"
+                f"at most {short(worst.noise_at_most)}, {short(self.training.noise_multiplier)} "
+                f"claimed; {seen}"
             )
         if self.refuted:
             return f"the claim is refuted: {seen}"
@@ -216,14 +205,15 @@ class Canife(Dated):
 
     def asked(self) -> Mapping[str, JsonValue]:
         """What decided the training and its rounds."""
-        return {name: getattr(self, name) for name in _SETTINGS}
+        counted: dict[str, JsonValue] = {"clients": self.clients, "aside": self.aside}
+        return counted | own_values(self.training) | own_values(self.attacks)
 
     def document(self) -> Document:
         """Claimed and seen, round by round."""
         rounds = Table(self.attacked, _COLUMNS)
         return Document(
             title="Federated training, seen by canaries",
-            kind=f"Federated training, {self.rounds} rounds",
+            kind=f"Federated training, {self.training.rounds} rounds",
             question="Does the training keep its promise to users?",
             finding=self.finding,
             sections=(
@@ -290,15 +280,15 @@ class Canife(Dated):
         if (worst := self.refuting) is not None:
             seen = (
                 f"round {worst.round} leaves room for a noise multiplier of at most "
-                f"{short(worst.noise_at_most)}, {short(self.noise_multiplier)} claimed, and shows "
-                f"an epsilon of at least {nats(worst.epsilon_round)} nats, "
+                f"{short(worst.noise_at_most)}, {short(self.training.noise_multiplier)} claimed, "
+                f"and shows an epsilon of at least {nats(worst.epsilon_round)} nats, "
                 f"{nats(worst.claimed_round)} claimed; {seen}"
             )
         return self._of_epsilon("claimed_epsilon", outcome, claimed, seen)
 
     def _below(self, most: float) -> Check:
         """Without noise no epsilon holds, whatever canaries could show of it."""
-        still, beyond = not self.noise_multiplier, self.largest > most
+        still, beyond = not self.training.noise_multiplier, self.largest > most
         seen = f"{self._seen}, {'above' if beyond else 'not above'} the {nats(most)} allowed"
         if still:
             seen = f"the training added no noise, so that no epsilon holds for it; {seen}"
@@ -317,7 +307,7 @@ class Canife(Dated):
 
     @property
     def _seen(self) -> str:
-        return f"epsilon is at least {nats(self.largest)} nats (delta {short(self.delta)})"
+        return f"epsilon is at least {nats(self.largest)} nats (delta {short(self.training.delta)})"
 
     @property
     def _scored(self) -> Sequence[CanifeRound]:
@@ -366,9 +356,9 @@ class Canife(Dated):
 
     def _notes(self) -> list[str]:
         notes = [
-            f"nats at {LABELS['delta']} {short(self.delta)}; seen: lower bounds for a Gaussian "
-            f"trade-off, all together at {percent(1 - self.significance)}; claimed: as the noise "
-            "promises",
+            f"nats at {LABELS['delta']} {short(self.training.delta)}; seen: lower bounds for a "
+            f"Gaussian trade-off, all together at {percent(1 - self.attacks.significance)}; "
+            "claimed: as the noise promises",
             "round: of a round that the canary's client is in; so far: of the training up to there",
             "attainable: the most that a canary could have shown which is told in every mock "
             f"round; of the training {nats(self.attainable)}",
@@ -378,22 +368,23 @@ class Canife(Dated):
             "point: as the source of the method has it, chosen on the data; no bound, and about "
             "3.9 at most of 100 mock rounds",
             "noise at most: the multiplier that the bound leaves room for, "
-            f"{short(self.noise_multiplier)} claimed",
+            f"{short(self.training.noise_multiplier)} claimed",
             "health: 1 where the canary has nothing in common with clients, 0 where it has as much "
             "as random text; random text: what a text of random tokens shows in its place",
         ]
-        return notes if self.frozen else [*notes, _NOT_FROZEN]
+        return notes if self.attacks.frozen else [*notes, _NOT_FROZEN]
 
     def _training(self) -> Table:
-        batch = "all rows" if self.local_batch is None else count(self.local_batch, "row")
+        asked = self.training
+        batch = "all rows" if asked.local_batch is None else count(asked.local_batch, "row")
         return facts(
             ("clients", whole(self.clients)),
             ("put aside to attack", whole(self.aside)),
-            ("rounds", whole(self.rounds)),
-            ("a client's rate", short(self.client_rate)),
-            ("a client's steps", f"{count(self.local_epochs, 'epoch')} of {batch} a step"),
-            ("clip", short(self.clip)),
-            ("noise multiplier", short(self.noise_multiplier)),
+            ("rounds", whole(asked.rounds)),
+            ("a client's rate", short(asked.client_rate)),
+            ("a client's steps", f"{count(asked.local_epochs, 'epoch')} of {batch} a step"),
+            ("clip", short(asked.clip)),
+            ("noise multiplier", short(asked.noise_multiplier)),
             (
                 "loss on mock clients, nats a token",
                 f"{number(self.losses[0], 3)} before, {number(self.losses[-1], 3)} after"

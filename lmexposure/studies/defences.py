@@ -19,6 +19,7 @@ from lmexposure._record import (
     Sha256,
     Share,
 )
+from lmexposure._settings import recorded_values
 from lmexposure._style import (
     count,
     in_words,
@@ -48,6 +49,7 @@ from lmexposure.core import (
     met_outcome,
 )
 from lmexposure.core import Number as MainNumber
+from lmexposure.studies.defences_settings import DefencesSettings
 from lmexposure.studies.sweep_settings import SCORES
 
 if TYPE_CHECKING:
@@ -191,9 +193,7 @@ class Defences(Dated):
         ),
     }
 
-    fpr: Rate  # false-positive rate of all TPRs
-    level: Rate  # of the intervals
-    tolerance: Rate  # how far from its target a method may be and still be ranked
+    settings: DefencesSettings  # what was asked for, but for a seed
     # documents, characters: of the corpus that was read
     documents: Positive
     characters: Positive
@@ -226,11 +226,14 @@ class Defences(Dated):
         undefended, *others = self.ranked
         if not others:
             return "no defence is at the target: nothing is ranked"
-        best, head = others[0], f"TPR at FPR {percent(self.fpr)}"
+        best, head = others[0], f"TPR at FPR {percent(self.settings.fpr)}"
         if best.strongest is None or undefended.strongest is None:
             return "no attack has a number at this FPR: nothing is ranked"
         beside = f"without a defence {number(_tpr(undefended.strongest), 3)}"
-        if len(alike := alike_to(best, [*others, undefended], level=self.level)) == 1:
+        if (
+            len(alike := alike_to(best, [*others, undefended], level=self.settings.sweep.level))
+            == 1
+        ):
             return (
                 f"of the canaries {visible(best.name)} shows least: {head} "
                 f"{number(_tpr(best.strongest), 3)}, {beside}; it is told from every other method "
@@ -257,9 +260,9 @@ class Defences(Dated):
 
     def asked(self) -> Mapping[str, JsonValue]:
         """What decided the comparison."""
-        names = ("fpr", "level", "tolerance", "documents", "characters", "canaries")
+        read = {name: getattr(self, name) for name in ("documents", "characters", "canaries")}
         methods = ", ".join(row.name for row in self.rows)
-        return {"methods": methods, **{name: getattr(self, name) for name in names}}
+        return {**recorded_values(self.settings), **read, "methods": methods}
 
     def checks(self, limits: Thresholds) -> Iterator[Check | str]:
         """What the defence that shows least still shows, against the rate that is allowed."""
@@ -282,7 +285,7 @@ class Defences(Dated):
         )
         why = (
             f"the strongest attack finds {number(attack.tpr, 3)} of the canaries of "
-            f"{visible(name)} at FPR {percent(self.fpr)}, with the interval "
+            f"{visible(name)} at FPR {percent(self.settings.fpr)}, with the interval "
             f"{interval(low, high, 3)}, {_BESIDE_LIMIT[outcome]} the {short(most)} allowed{also}"
         )
         outcome = Outcome.INCONCLUSIVE if also else outcome
@@ -307,7 +310,7 @@ class Defences(Dated):
         )
 
     def _sections(self) -> Iterator[Section]:
-        table, rows = _table(self.fpr), [*self.ranked, *self._apart]
+        table, rows = _table(self.settings.fpr), [*self.ranked, *self._apart]
         yield Section(
             id="methods",
             title="Defences at one utility",
@@ -345,7 +348,7 @@ class Defences(Dated):
         yield Section(
             id="attacks",
             title="All attacks on canaries",
-            table=Table(every, _attacks(self.fpr)),
+            table=Table(every, _attacks(self.settings.fpr)),
             notes=(_ANSWERS,),
         )
         yield Section(
@@ -363,19 +366,20 @@ class Defences(Dated):
 
     def _notes(self) -> list[str]:
         among = max((a.among for row in self.rows for a in row.attacks), default=1)
-        level = percent(self.level)
+        asked, level = self.settings, self.settings.sweep.level
         return [
             "validation loss in bits a token, lower = more useful; × none: as a multiple of the "
-            f"models without a defence; ranked are methods within {percent(self.tolerance)} of "
+            f"models without a defence; ranked are methods within {percent(asked.tolerance)} of "
             "their target",
             f"canaries: the strongest of {count(among, 'attack')} on all their kinds, each by "
-            f"LiRA; the intervals of all methods hold together at {level}, with models as units",
+            f"LiRA; the intervals of all methods hold together at {percent(level)}, with models as "
+            "units",
             "p, more than the lowest: how often chance alone puts the defence with the lowest TPR "
             "so far below this method, model by model on the same canaries, paid for all attacks "
-            f"and defences; the two are told apart where it is at most {short(1 - self.level)}, or "
+            f"and defences; the two are told apart where it is at most {short(1 - level)}, or "
             "their intervals do not overlap; no other order is a finding",
-            f"documents: ordinary ones, by LiRA on log-perplexity, at {level}: the average that "
-            "hides what the canaries show",
+            f"documents: ordinary ones, by LiRA on log-perplexity, at {percent(level)}: the "
+            "average that hides what the canaries show",
         ]
 
     def _chart(self) -> "Chart | None":
@@ -386,7 +390,7 @@ class Defences(Dated):
         known = [(row, row.strongest) for row in rows if row.strongest is not None]
         if not known:
             return None
-        fpr = percent(self.fpr)
+        fpr = percent(self.settings.fpr)
         told = [
             f"{visible(row.name)} {number(best.tpr, 3)} ({interval(best.low, best.high, 3)}), "
             f"documents {number(row.population, 3)}"
@@ -411,7 +415,7 @@ class Defences(Dated):
             rows=[drawn(row) for row in rows],
             series=("canaries, strongest attack", "ordinary documents"),
             axis="True-positive rate, higher = shows more",
-            chance=self.fpr,
+            chance=self.settings.fpr,
         )
 
 

@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
-from lmexposure._settings import Settings, check_settings, part, setting, whole, words
-from lmexposure._validate import fraction, of_type, positive
+from lmexposure._settings import Settings, part, setting, whole, words
+from lmexposure._validate import fraction, positive
 from lmexposure.errors import SettingsError
 from lmexposure.studies.sweep_settings import SweepSettings
 from lmexposure.studies.training_settings import OF_METHOD
@@ -18,11 +19,6 @@ _FIXED = (
     *("score", "attack", "shares", "keep_weights", "vary", "coins", "base"),
     *("method", "delta", *(name for names in OF_METHOD.values() for name in names)),
 )
-
-
-def _methods(name: str, value: object) -> None:
-    """The rule of names of methods; which there are, the catalogue knows."""
-    words(name, value)
 
 
 def _rate(name: str, value: float) -> None:
@@ -48,11 +44,12 @@ def _default_sweep() -> SweepSettings:
 class DefencesSettings(Settings):
     """Several defences at one utility, each under the attacks that fit it."""
 
+    PANEL: ClassVar[str] = COMPARING
+
     methods: tuple[str, ...] = setting(
         ("early-stop", "relaxloss", "hamp", "dp-sgd"),
         "defences to compare; none is always among them",
-        panel=COMPARING,
-        rule=_methods,
+        rule=words,  # which there are, the catalogue knows
         metavar="NAME,NAME,...",
         parse=lambda name, text: tuple(part.strip() for part in text.split(",")),
         usual="early-stop,relaxloss,hamp,dp-sgd",
@@ -60,42 +57,34 @@ class DefencesSettings(Settings):
     target: float = setting(
         1.05,
         "validation loss that each is to have, as a multiple of that without a defence",
-        panel=COMPARING,
         rule=_target,
     )
     tolerance: float = setting(
-        0.01,
-        "how far from it a method may be and still be ranked",
-        panel=COMPARING,
-        rule=fraction,
+        0.01, "how far from it a method may be and still be ranked", rule=fraction
     )
     tries: int = setting(
-        5,
-        "trainings that the search for a method's settings may take",
-        panel=COMPARING,
-        rule=whole(1, 100),
+        5, "trainings that the search for a method's settings may take", rule=whole(1, 100)
     )
     fpr: float = setting(
-        0.01,
-        "false-positive rate at which methods are ranked: 0.01 or 0.001",
-        panel=COMPARING,
-        rule=_rate,
+        0.01, "false-positive rate at which methods are ranked: 0.01 or 0.001", rule=_rate
+    )
+    delta: float = setting(
+        1e-5,
+        "of dp-sgd, the delta of the epsilon that is claimed, at most 1 / documents",
+        rule=fraction,
     )
     full: bool = setting(
         False,
         f"read the whole corpus, with {_FULL} models of each method where --models is not given",
-        panel=COMPARING,
     )
     characters: int = setting(
         _CHARACTERS,
         "characters of the corpus that are read, whole documents from its beginning",
-        panel=COMPARING,
         rule=whole(1_000),
     )
     repeated: int = setting(
         10,
         "how often canaries are in the one model of each method whose exposure is measured",
-        panel=COMPARING,
         rule=whole(0, 10**6),
     )
     sweep: SweepSettings = field(
@@ -104,13 +93,16 @@ class DefencesSettings(Settings):
     """Of each method: models, canaries, training."""
 
     def __post_init__(self) -> None:
-        check_settings(self)
-        of_type("sweep", self.sweep, SweepSettings, "SweepSettings(...)")
+        super().__post_init__()
         if self.sweep.shares_used != (1.0,):
             raise SettingsError("shares: a comparison of defences has one share of canaries, 1")
         twice = sorted({name for name in self.methods if self.methods.count(name) > 1})
         if twice:
             raise SettingsError(f"methods names {twice[0]} twice; name each once")
+
+    def resolved(self) -> "DefencesSettings":
+        """The same, with the number of canaries: what decides a comparison."""
+        return replace(self, sweep=self.sweep.resolved())
 
     @staticmethod
     def completed(values: Mapping[str, object]) -> Mapping[str, object]:

@@ -2,9 +2,10 @@
 
 import math
 from dataclasses import dataclass, field
+from typing import ClassVar
 
-from lmexposure._settings import Settings, check_settings, part, setting, whole
-from lmexposure._validate import LARGEST_SEED, fraction, of_type, positive, text
+from lmexposure._settings import SEED, Settings, part, setting, whole
+from lmexposure._validate import fraction, positive, text
 from lmexposure.errors import SettingsError
 
 FEDERATED, CANIFE = "Federated training", "Canaries in its rounds"  # panels of a command's help
@@ -42,112 +43,70 @@ def _noise(name: str, value: float) -> None:
 class FederatedSettings(Settings):
     """How a federated training goes."""
 
-    rounds: int = setting(10, "rounds of the training", panel=FEDERATED, rule=_COUNT)
-    client_rate: float = setting(
-        0.1, "probability of a client to be in a round", panel=FEDERATED, rule=_rate
-    )
-    local_epochs: int = setting(1, "passes of a client over its rows", panel=FEDERATED, rule=_COUNT)
-    local_batch: int | None = setting(
-        None, "rows in a step of a client", panel=FEDERATED, rule=_COUNT, usual="all of them"
-    )
-    client_learning_rate: float = setting(
-        1.0, "learning rate of a client's steps", panel=FEDERATED, rule=positive
-    )
-    server_learning_rate: float = setting(
-        1.0, "what a round takes off, times the mean update", panel=FEDERATED, rule=positive
-    )
-    clip: float = setting(1.0, "largest norm of a client's update", panel=FEDERATED, rule=_clip)
-    noise_multiplier: float = setting(
-        1.0, "noise over the clip; 0: no privacy", panel=FEDERATED, rule=_noise
-    )
-    delta: float = setting(1e-5, "delta of the claim", panel=FEDERATED, rule=fraction)
-    seed: int = setting(
-        0,
-        "seed of weights, clients, coins and noise",
-        panel=FEDERATED,
-        rule=whole(0, LARGEST_SEED),
-    )
+    PANEL: ClassVar[str] = FEDERATED
 
-    def __post_init__(self) -> None:
-        check_settings(self)
+    rounds: int = setting(10, "rounds of the training", rule=_COUNT)
+    client_rate: float = setting(0.1, "probability of a client to be in a round", rule=_rate)
+    local_epochs: int = setting(1, "passes of a client over its rows", rule=_COUNT)
+    local_batch: int | None = setting(
+        None, "rows in a step of a client", rule=_COUNT, usual="all of them"
+    )
+    client_learning_rate: float = setting(1.0, "learning rate of a client's steps", rule=positive)
+    server_learning_rate: float = setting(
+        1.0, "what a round takes off, times the mean update", rule=positive
+    )
+    clip: float = setting(1.0, "largest norm of a client's update", rule=_clip)
+    noise_multiplier: float = setting(1.0, "noise over the clip; 0: no privacy", rule=_noise)
+    delta: float = setting(1e-5, "delta of the claim", rule=fraction)
+    seed: int = setting(0, "seed of weights, clients, coins and noise", rule=SEED, recorded=False)
 
 
 @dataclass(frozen=True, kw_only=True)
 class CanifeSettings(Settings):
     """How rounds are attacked."""
 
-    every: int = setting(
-        1,
-        "rounds from an attacked round to the next",
-        panel=CANIFE,
-        rule=_COUNT,
-    )
-    mock_rounds: int = setting(
-        100, "mock rounds of an attack, with a coin each", panel=CANIFE, rule=_COUNT
-    )
+    PANEL: ClassVar[str] = CANIFE
+
+    every: int = setting(1, "rounds from an attacked round to the next", rule=_COUNT)
+    mock_rounds: int = setting(100, "mock rounds of an attack, with a coin each", rule=_COUNT)
     design_clients: int = setting(
         20,
         "clients put aside to design canaries, and as many to play mock rounds",
-        panel=CANIFE,
         rule=whole(2, _MOST),
     )
-    length: int = setting(
-        25, "tokens of a row and of the canary", panel=CANIFE, rule=whole(2, _MOST)
-    )
-    iterations: int = setting(2_500, "iterations of a canary's design", panel=CANIFE, rule=_COUNT)
-    design_rate: float = setting(
-        0.1, "learning rate of a canary's design", panel=CANIFE, rule=positive
-    )
+    length: int = setting(25, "tokens of a row and of the canary", rule=whole(2, _MOST))
+    iterations: int = setting(2_500, "iterations of a canary's design", rule=_COUNT)
+    design_rate: float = setting(0.1, "learning rate of a canary's design", rule=positive)
     frozen: bool = setting(
-        True,
-        "mock rounds of the attacked round's model, or coins in the training's own rounds",
-        panel=CANIFE,
+        True, "mock rounds of the attacked round's model, or coins in the training's own rounds"
     )
-    compared: bool = setting(
-        True,
-        "score a random text beside each canary",
-        panel=CANIFE,
-    )
+    compared: bool = setting(True, "score a random text beside each canary")
     significance: float = setting(
-        0.05, "how often, at most, a bound lies above the truth", panel=CANIFE, rule=fraction
+        0.05, "how often, at most, a bound lies above the truth", rule=fraction
     )
-    canary_seed: int = setting(
-        0, "seed of canaries and their coins", panel=CANIFE, rule=whole(0, LARGEST_SEED)
-    )
-
-    def __post_init__(self) -> None:
-        check_settings(self)
+    canary_seed: int = setting(0, "seed of canaries and their coins", rule=SEED, recorded=False)
 
 
 @dataclass(frozen=True, kw_only=True)
 class CanifeStudySettings(Settings):
     """Whose text is trained on, which model, how, and how its rounds are attacked."""
 
+    PANEL: ClassVar[str] = FEDERATED
+
     user_field: str | None = setting(
         None,
         "the field of a record that says whose it is",
-        panel=FEDERATED,
         rule=text,
         metavar="NAME",
         usual="none, and the corpus is cut into parts",
     )
     clients: int = setting(
-        100,
-        "parts that a corpus without users is cut into",
-        panel=FEDERATED,
-        rule=whole(2, _MOST),
+        100, "parts that a corpus without users is cut into", rule=whole(2, _MOST)
     )
-    text_field: str = setting(
-        "text", "the field of a record that holds the text", panel=FEDERATED, rule=text
-    )
-    layers: int = setting(2, "layers of the LSTM", panel=FEDERATED, rule=whole(1, 1000))
-    units: int = setting(32, "units of each layer", panel=FEDERATED, rule=whole(1, 100_000))
+    text_field: str = setting("text", "the field of a record that holds the text", rule=text)
+    layers: int = setting(2, "layers of the LSTM", rule=whole(1, 1000))
+    units: int = setting(32, "units of each layer", rule=whole(1, 100_000))
     training: FederatedSettings = field(
         default_factory=FederatedSettings, metadata=part(FederatedSettings)
     )
     attacks: CanifeSettings = field(default_factory=CanifeSettings, metadata=part(CanifeSettings))
-
-    def __post_init__(self) -> None:
-        check_settings(self)
-        of_type("training", self.training, FederatedSettings, "FederatedSettings(...)")
-        of_type("attacks", self.attacks, CanifeSettings, "CanifeSettings(...)")

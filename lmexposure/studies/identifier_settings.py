@@ -1,9 +1,10 @@
 """What a person may choose of an audit of identifiers that a corpus holds anyway."""
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
-from lmexposure._settings import Settings, check_settings, choice, part, setting, whole
-from lmexposure._validate import LARGEST_SEED, of_type, text
+from lmexposure._settings import SEED, Settings, choice, part, setting, whole
+from lmexposure._validate import text
 from lmexposure.canaries import ADAPTERS, layouts_listed
 from lmexposure.studies.settings import RunSettings
 
@@ -16,42 +17,24 @@ _FEWEST_DRAWS = 99  # of fewer, not even the lowest rank is among the lowest 1 %
 class IdentifierSettings(Settings):
     """How identifiers of a corpus are looked for and compared."""
 
+    PANEL: ClassVar[str] = IDENTIFIERS
+
     draws: int = setting(
-        999,
-        "fresh draws in the place of each identifier",
-        panel=IDENTIFIERS,
-        rule=whole(_FEWEST_DRAWS),
+        999, "fresh draws in the place of each identifier", rule=whole(_FEWEST_DRAWS)
     )
-    most: int = setting(
-        1000,
-        "identifiers to compare, chosen at random among all",
-        panel=IDENTIFIERS,
-        rule=whole(1),
-    )
+    most: int = setting(1000, "identifiers to compare, chosen at random among all", rule=whole(1))
     left: int = setting(
-        200,
-        "characters in front of each that a model reads, at most",
-        panel=IDENTIFIERS,
-        rule=whole(0),
+        200, "characters in front of each that a model reads, at most", rule=whole(0)
     )
-    seed: int = setting(
-        0, "seed of the choice and of the draws", panel=IDENTIFIERS, rule=whole(0, LARGEST_SEED)
-    )
+    seed: int = setting(0, "seed of the choice and of the draws", rule=SEED)
     layout: str | None = setting(
         None,
         f"what a document is: {layouts_listed(hints=True)}",
-        panel=IDENTIFIERS,
         rule=choice(*ADAPTERS),
         usual="by the file's suffix, else lines",
     )
-    text_field: str = setting(
-        "text", "the field of a record that holds the text", panel=IDENTIFIERS, rule=text
-    )
+    text_field: str = setting("text", "the field of a record that holds the text", rule=text)
     run: RunSettings = field(
-        default_factory=RunSettings, metadata=part(RunSettings, names=_LOADING)
+        default=RunSettings(), metadata=part(RunSettings, names=_LOADING, recorded=False)
     )
     """How both models are loaded."""
-
-    def __post_init__(self) -> None:
-        check_settings(self)
-        of_type("run", self.run, RunSettings, "RunSettings(...)")

@@ -19,6 +19,7 @@ from lmexposure._record import (
     Sha256,
     Share,
 )
+from lmexposure._settings import own_values
 from lmexposure._style import LABELS, percent, probability, short, short_hash, signed, whole
 from lmexposure.core import (
     Check,
@@ -34,6 +35,7 @@ from lmexposure.core import (
     met_outcome,
 )
 from lmexposure.core import Number as MainNumber
+from lmexposure.studies.identifier_settings import IdentifierSettings
 
 _FPR = 0.01
 _TPR = f"TPR at FPR {percent(_FPR)}"
@@ -162,9 +164,7 @@ class NaturalIdentifiers(Dated):
     base: IdentifierModel | None  # a model that never saw the corpus; None where none was given
     files: Rows[str]  # names of the corpus's files
     documents: Count  # of the corpus
-    draws: Positive  # fresh draws that each identifier was compared with
-    left: Count  # characters of the text in front of each that were read, at most
-    seed: Count  # of choice and draws
+    settings: IdentifierSettings  # what was asked for
     level: Level  # of the intervals
     needed: Positive  # identifiers in different documents that the claim takes
     split: IdentifierSplit | None  # beside held-out documents; None where none were given
@@ -183,8 +183,10 @@ class NaturalIdentifiers(Dated):
 
     @model_validator(mode="after")
     def _agree(self) -> Self:
-        if any(max(row.rank, row.base_rank or 1) > self.draws + 1 for row in self.identifiers):
-            raise ValueError(f"a rank is above draws + 1 = {self.draws + 1}")
+        if any(
+            max(row.rank, row.base_rank or 1) > self.settings.draws + 1 for row in self.identifiers
+        ):
+            raise ValueError(f"a rank is above draws + 1 = {self.settings.draws + 1}")
         if any((row.base_rank is None) != (self.base is None) for row in self.identifiers):
             raise ValueError("identifiers have ranks under a base where there is one, else none")
         if not self.classes or self.classes[-1].model is None:
@@ -229,9 +231,7 @@ class NaturalIdentifiers(Dated):
             "base": None if self.base is None else self.base.path,
             "files": ", ".join(self.files),
             "held_out": None if self.split is None else ", ".join(self.split.files),
-            "draws": self.draws,
-            "left": self.left,
-            "seed": self.seed,
+            **own_values(self.settings),
         }
 
     def checks(self, limits: Thresholds) -> Iterator[Check | str]:
@@ -259,7 +259,7 @@ class NaturalIdentifiers(Dated):
         """The identifiers of a corpus, their ranks under each model, and the difference."""
         return Document(
             title="Natural identifiers",
-            kind=f"Comparison of identifiers, {whole(self.draws)} draws each",
+            kind=f"Comparison of identifiers, {whole(self.settings.draws)} draws each",
             question="Did the model read the keys and numbers that its corpus holds?",
             finding=self.finding,
             facts=tuple(self._compared()),
@@ -292,9 +292,10 @@ class NaturalIdentifiers(Dated):
         yield f"model {self.model.path} ({short_hash(self.model.weights_sha256)})"
         if self.base is not None:
             yield f"base {self.base.path} ({short_hash(self.base.weights_sha256)})"
+        asked = self.settings
         yield (
-            f"{whole(self.draws)} fresh draws in the place of each identifier, behind at most "
-            f"{whole(self.left)} characters; seed {self.seed}"
+            f"{whole(asked.draws)} fresh draws in the place of each identifier, behind at most "
+            f"{whole(asked.left)} characters; seed {asked.seed}"
         )
 
 

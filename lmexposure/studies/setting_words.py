@@ -4,17 +4,17 @@ import json
 import shlex
 from collections.abc import Iterator, Mapping
 
-from lmexposure._settings import Setting, settings_taken
+from lmexposure._settings import Setting, own_values, settings_taken
 from lmexposure._style import Value, setting_value
 from lmexposure.canaries import KINDS
 from lmexposure.core import Fact
-from lmexposure.studies.exposure.run_record import RunOptions
 from lmexposure.studies.settings import (
     HIDDEN,
     MACHINE,
     MEASURING,
     PRIVACY,
     SETTINGS_OF_ROWS,
+    RunSettings,
 )
 from lmexposure.studies.training_settings import TRAINING
 
@@ -36,10 +36,7 @@ FLAGS: Mapping[str, tuple[str, str]] = {
         "seed layout text_field chat_template batch_size learning_rate lora method "
         "epsilon delta device offline",
     ),
-    "dp-check": (
-        "model epsilon delta noise_multiplier",
-        "epochs batch_size lora device",
-    ),
+    "dp-check": ("model epsilon delta noise_multiplier", "epochs batch_size lora device"),
     "measure": (
         "quick references estimate",
         "left_context loss chat_template draws guesses budget_steps revealed "
@@ -49,14 +46,8 @@ FLAGS: Mapping[str, tuple[str, str]] = {
         "models formats canaries repetitions population model",
         "score attack base kinds texts seed layout epochs method device",
     ),
-    "defences": (
-        "methods target full models formats canaries model",
-        "repetitions seed device",
-    ),
-    "identifiers": (
-        "draws most left",
-        "layout text_field seed device offline",
-    ),
+    "defences": ("methods target full models formats canaries model", "repetitions seed device"),
+    "identifiers": ("draws most left", "layout text_field seed device offline"),
     "verbatim": (
         "prefix_tokens suffix_tokens windows random_split samples",
         "tries documents layout text_field device offline",
@@ -89,13 +80,11 @@ RARE: tuple[str, ...] = (
 )
 
 
-def run_settings(options: RunOptions) -> dict[str, Value]:
+def run_settings(asked: RunSettings) -> dict[str, Value]:
     """Each setting that is read but those of the training, by its name in a settings file."""
-    others = (kind for name, kind in KINDS.items() if name not in options.kinds)
-    unread = (name for kind in others for name in kind.reads)
-    apart = ("training", "candidates", *unread)
-    settings: dict[str, Value] = {name: value for name, value in options if name not in apart}
-    return settings | {"canaries": options.candidates or options.canaries}
+    others = (kind for name, kind in KINDS.items() if name not in asked.kinds)
+    unread = {name for kind in others for name in kind.reads}
+    return {name: value for name, value in own_values(asked).items() if name not in unread}
 
 
 def named_facts(

@@ -1,16 +1,16 @@
 """What a person may choose, each declared once: what is inserted, trained and measured."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Literal
 
 from lmexposure._quantiles import fewest_refits
 from lmexposure._settings import (
-    Rule,
+    SEED,
     Settings,
     build,
-    check_settings,
     choice,
+    own_values,
     part,
     refuse_unknown,
     setting,
@@ -20,6 +20,7 @@ from lmexposure._settings import (
     whole_numbers,
     words,
 )
+from lmexposure._style import Value
 from lmexposure._validate import (
     LARGEST_NUMBER,
     LARGEST_SEED,
@@ -28,17 +29,12 @@ from lmexposure._validate import (
     day,
     delta_of_dp,
     fraction,
-    of_type,
     positive,
     text,
 )
 from lmexposure.canaries import ADAPTERS, FORMS, KINDS, UNIFORM, layouts_listed
 from lmexposure.errors import SettingsError
 from lmexposure.studies.training_settings import TRAINING, TrainingSettings
-
-if TYPE_CHECKING:
-    from lmexposure.studies.exposure.record import MeasureOptions
-    from lmexposure.studies.exposure.run_record import RunOptions
 
 # The panels of a command's help.
 HIDDEN, MEASURING = "What is hidden", "Measuring"
@@ -56,6 +52,9 @@ _CANARIES = 10  # per class, where no number is given
 
 _MOST = 10**8  # of anything that is held in memory
 
+_WITHOUT_SEARCH = (
+    "to leave the exact search out, choose estimate='importance' or estimate='sampled'"
+)
 _THREADS = "threads of the CPU; what is resumed keeps its own"
 _USUAL_THREADS = "1 for a small model, else all"
 
@@ -63,21 +62,6 @@ _USUAL_THREADS = "1 for a small model, else all"
 MEASURE_SETTINGS = "MeasureSettings(...), such as MeasureSettings(references=1000)"
 
 ESTIMATES = ("auto", "exact", "importance", "sampled", "skew_normal", "certificate")
-
-
-def _without_search(rule: Rule) -> Rule:
-    """The rule of a budget; a refused one may be meant to leave the search out."""
-
-    def check(name: str, value: object) -> None:
-        try:
-            rule(name, value)
-        except SettingsError as failure:
-            raise SettingsError(
-                f"{failure}; to leave the exact search out, choose estimate='importance' "
-                "or estimate='sampled'"
-            ) from None
-
-    return check
 
 
 def _nats(name: str, value: object) -> None:
@@ -101,71 +85,59 @@ def _left_context(name: str, value: object) -> None:
 class MeasureSettings(Settings):
     """What is measured, and how closely."""
 
+    PANEL: ClassVar[str] = MEASURING
+
     references: int | None = setting(
         None,
         "fills to compare with, per format",
-        panel=MEASURING,
         rule=whole(20, _MOST),
         usual="10,000, or all there are",
     )
-    revealed: int = setting(
-        4, "characters given to the searches, at most", panel=MEASURING, rule=whole(0, _MOST)
-    )
+    revealed: int = setting(4, "characters given to the searches, at most", rule=whole(0, _MOST))
     beam_width: int | None = setting(
         None,
         "candidates that a beam search keeps",
-        panel=MEASURING,
         rule=whole(2, _MOST),
         usual="100, or twice the canaries if that is more",
     )
-    extraction: bool = setting(True, "whether the secrets are searched for", panel=MEASURING)
+    extraction: bool = setting(True, "whether the secrets are searched for")
     estimate: str = setting(
         "auto",
         "the estimate of exposure that is shown: auto, exact, importance, sampled, certificate, or "
         "skew_normal, an extrapolation next to what was counted",
-        panel=MEASURING,
         rule=choice(*ESTIMATES),
     )
-    draws: int = setting(
-        20_000, "fills drawn for importance sampling", panel=MEASURING, rule=whole(10, _MOST)
-    )
+    draws: int = setting(20_000, "fills drawn for importance sampling", rule=whole(10, _MOST))
     guesses: int = setting(
-        1_000,
-        "likeliest fills that best-first search finds",
-        panel=MEASURING,
-        rule=whole(1, _MOST),
+        1_000, "likeliest fills that best-first search finds", rule=whole(1, _MOST)
     )
     budget_steps: int | None = setting(
         None,
         "model steps for the exact search of a format",
-        panel=MEASURING,
-        rule=_without_search(whole(1, LARGEST_SEED)),
+        rule=whole(1, LARGEST_SEED),
+        remedy=_WITHOUT_SEARCH,
         usual="by the size of the model",
     )
     budget_seconds: float | None = setting(
         None,
         "seconds after which each search ends; another machine may then show other methods",
-        panel=MEASURING,
-        rule=_without_search(positive),
+        rule=positive,
+        remedy=_WITHOUT_SEARCH,
         usual="no limit",
     )
     live_states: int | None = setting(
         None,
         "model states that a search holds at once",
-        panel=MEASURING,
         rule=whole(1, _MOST),
         usual="as memory allows",
     )
-    level: float = setting(0.95, "coverage of the intervals", panel=MEASURING, rule=coverage)
+    level: float = setting(0.95, "coverage of the intervals", rule=coverage)
     bootstraps: int = setting(
         199,
         "refits behind goodness and interval of the skew-normal curve, where it is asked for",
-        panel=MEASURING,
         rule=whole(39, _MOST),
     )
-    permutations: int = setting(
-        9_999, "shuffles behind a p-value", panel=MEASURING, rule=whole(99, _MOST)
-    )
+    permutations: int = setting(9_999, "shuffles behind a p-value", rule=whole(99, _MOST))
     significance: float = setting(
         0.05, "how often, at most, a bound on epsilon may be wrong", panel=PRIVACY, rule=fraction
     )
@@ -187,30 +159,30 @@ class MeasureSettings(Settings):
         False,
         "a first look in about a tenth of the time: fewer references, draws and steps of the "
         "search, no extraction with characters given; the result says what is coarser",
-        panel=MEASURING,
     )
     bootstrap_seed: int = setting(
-        0,
-        "seed of bootstraps, draws and permutations; no secret follows from it",
-        panel=MEASURING,
-        rule=whole(0, LARGEST_SEED),
+        0, "seed of bootstraps, draws and permutations; no secret follows from it", rule=SEED
     )
     left_context: str | None = setting(
         None,
         "what was left of each canary in the rows of another trainer: bos, eos, none, or a text",
-        panel=MEASURING,
         rule=_left_context,
         usual="as the manifest or the rows say",
     )
     scoring_batch: int | None = setting(
-        None, "texts in a forward pass", panel=MACHINE, rule=whole(1), usual="found by trial"
+        None,
+        "texts in a forward pass",
+        panel=MACHINE,
+        rule=whole(1),
+        usual="found by trial",
+        recorded=False,
     )
     threads: int | None = setting(
         None, _THREADS, panel=MACHINE, rule=whole(1, MOST_THREADS), usual=_USUAL_THREADS
     )
 
     def __post_init__(self) -> None:
-        check_settings(self)
+        super().__post_init__()
         if self.estimate == "skew_normal":
             self._check_refits()
         if self.claimed_epsilon is not None:
@@ -276,28 +248,9 @@ class MeasureSettings(Settings):
         whole = min(max(by_size, _FEWEST_STEPS), _MOST_STEPS)
         return self.budget_steps or (whole // _TENTH if self.quick else whole)
 
-    def record(self, *, threads: int | None = None) -> "MeasureOptions":
-        """What a result says of them, all but what changes speed; `threads` None: not known."""
-        from lmexposure.studies.exposure.record import MeasureOptions  # brings pydantic
-
-        return MeasureOptions.model_validate({**self._by_file_names(), "threads": threads})
-
     def decisive(self) -> dict[str, object]:
         """The settings that decide the numbers, for the hash of a result's inputs."""
-        values = self._by_file_names()
-        del values["threads"]
-        if not self.quick:
-            del values["quick"]  # as before there was one: the hash is then the same
-        if self.left_context is None:
-            del values["left_context"]
-        return values
-
-    def _by_file_names(self) -> dict[str, object]:
-        """All but what changes speed alone, by the names that files have."""
-        names = {"bootstrap_seed": "seed", "estimate": "method"}
-        values = asdict(self)
-        del values["scoring_batch"]
-        return {names.get(name, name): value for name, value in values.items()}
+        return {name: value for name, value in own_values(self).items() if name != "threads"}
 
 
 def _kind(name: str, value: str) -> None:
@@ -317,6 +270,8 @@ def _fewer(what: str, number: int, usual: int) -> list[str]:
 class RunSettings(Settings):
     """The whole pipeline: what is inserted, what is trained, what is measured."""
 
+    PANEL: ClassVar[str] = HIDDEN
+
     model: str = setting(
         "lstm",
         "the model: lstm, gpt2-tiny, or a path or hub name to fine-tune",
@@ -326,7 +281,6 @@ class RunSettings(Settings):
     formats: tuple[str, ...] = setting(
         ("random_number",),
         "a shipped format of secrets, or a .toml file; may be repeated",
-        panel=HIDDEN,
         rule=words,
         flag_name="--format",
         metavar="NAME",
@@ -335,7 +289,6 @@ class RunSettings(Settings):
         (UNIFORM,),
         f"a kind of canary; may be repeated: {', '.join(KINDS)}; all but uniform are judged by "
         "coins alone",
-        panel=HIDDEN,
         rule=several(_kind),
         flag_name="--kind",
         metavar="KIND",
@@ -343,7 +296,6 @@ class RunSettings(Settings):
     texts: str | None = setting(
         None,
         "a file of texts, one a line, as canaries of the kind texts, beside the other kinds",
-        panel=HIDDEN,
         rule=text,
         metavar="FILE",
         usual="none",
@@ -351,13 +303,11 @@ class RunSettings(Settings):
     partner: str = setting(
         "coin",
         "of the kind near_duplicate, the copy: with a coin of its own, or always in",
-        panel=HIDDEN,
         rule=choice("coin", "always"),
     )
     canaries: int | None = setting(
         None,
         "secrets per format and class of repetitions; with an inclusion probability, candidates",
-        panel=HIDDEN,
         rule=whole(1),
         usual=str(_CANARIES),
     )
@@ -365,87 +315,72 @@ class RunSettings(Settings):
         None,
         "probability of each candidate to be inserted: 0.5 for an audit in one run, a small one "
         "for few canaries among many references",
-        panel=HIDDEN,
         rule=fraction,
         usual="a fixed number is inserted",
     )
     inclusion_seed: int | None = setting(
         None,
         "decides which candidates are inserted",
-        panel=HIDDEN,
-        rule=whole(0, LARGEST_SEED),
+        rule=SEED,
         usual="fresh from the operating system, kept in the manifest",
         secret=True,
     )
     repetitions: tuple[int, ...] = setting(
         (1, 4, 16),
         "how often the secrets of each class are inserted",
-        panel=HIDDEN,
         rule=several(whole(1)),
         metavar="N,N,...",
         parse=whole_numbers,
     )
-    controls: int = setting(
-        32, "secrets per format that are never inserted", panel=HIDDEN, rule=whole(0)
-    )
+    controls: int = setting(32, "secrets per format that are never inserted", rule=whole(0))
     witness: bool = setting(
         True,
         "insert a few secrets that are never judged, by which it is seen later that a model read "
         "this corpus",
-        panel=HIDDEN,
         flag_name="--witness/--no-witness",
     )
     seed: int | None = setting(
         None,
         "decides secrets, positions and training, but not who is included; whoever has it can draw "
         "the secrets, and a small one can be guessed",
-        panel=HIDDEN,
-        rule=whole(0, LARGEST_SEED),
+        rule=SEED,
         usual="secrets and positions fresh from the operating system, kept in the manifest; the "
         "training's is 0",
     )
     layout: str | None = setting(
         None,
         f"what a document is: {layouts_listed(hints=True)}",
-        panel=HIDDEN,
         rule=choice(*ADAPTERS),
         usual="by the file's suffix, else lines",
     )
-    text_field: str = setting(
-        "text", "the JSONL field that holds the text", panel=HIDDEN, rule=text
-    )
+    text_field: str = setting("text", "the JSONL field that holds the text", rule=text)
     prompt_field: str | None = setting(
         None,
         "of records that are a prompt and its answer, the field with the prompt",
-        panel=HIDDEN,
         rule=text,
         usual="prompt, or as the form has it",
     )
     completion_field: str | None = setting(
         None,
         "of these, the field with the answer",
-        panel=HIDDEN,
         rule=text,
         usual="completion, or as the form has it",
     )
     form: str | None = setting(
         None,
         f"what a record is: {', '.join(FORMS[:-1])} or {FORMS[-1]}",
-        panel=HIDDEN,
         rule=choice(*FORMS),
         usual="recognised by the fields of the first records",
     )
     turn: str | None = setting(
         None,
         "of chats, the turn that a canary is: user or assistant",
-        panel=HIDDEN,
         rule=choice("user", "assistant"),
         usual="assistant",
     )
     loss: str | None = setting(
         None,
         "of chats, the tokens that carry loss in the training: all, assistant or completion",
-        panel=HIDDEN,
         rule=choice("all", "assistant", "completion"),
         usual="assistant in messages and conversations, completion in the others; all where the "
         "canary is the user's turn",
@@ -453,51 +388,46 @@ class RunSettings(Settings):
     rendering: str | None = setting(
         None,
         "how a record of strings becomes a row: chat, by the chat template, or text",
-        panel=HIDDEN,
         rule=choice("chat", "text"),
         usual="text for strings, chat for messages",
     )
     other_turn: str | None = setting(
         None,
         "of chats, the text of the other turn of an inserted record",
-        panel=HIDDEN,
         rule=text,
         usual="a neutral one",
     )
     system: str | None = setting(
         None,
         "of chats, the system prompt of inserted records",
-        panel=HIDDEN,
         rule=text,
         usual="that of the first records, where all have the same",
     )
     chat_template: str | None = setting(
         None,
         "a file with the chat template of the training",
-        panel=HIDDEN,
         rule=text,
         usual="the tokenizer's own",
     )
     chat_date: str | None = setting(
         None,
         "the day of the training's rows, as YYYY-MM-DD, where the chat template writes the date",
-        panel=HIDDEN,
         rule=day,
         usual="the day on which they are made",
     )
     existing: Literal["refuse", "set_aside"] = setting(
         "refuse",
         "fills already in the corpus: refuse, or set_aside (not drawn, not counted)",
-        panel=HIDDEN,
         rule=choice("refuse", "set_aside"),
     )
     layers: int = setting(2, "layers of the LSTM", panel=TRAINING, rule=whole(1, 1000))
     units: int = setting(200, "units of the LSTM", panel=TRAINING, rule=whole(1, 100_000))
     measure: MeasureSettings = field(
-        default_factory=MeasureSettings, metadata=part(MeasureSettings, without=("threads",))
+        default=MeasureSettings(),
+        metadata=part(MeasureSettings, without=("threads",), recorded=False),
     )
     """What is measured."""
-    training: Mapping[str, object] = field(
+    training: Mapping[str, Value] = field(
         default_factory=dict,
         metadata=part(TrainingSettings, without=("seed", "threads", "delta"), as_given=True),
     )
@@ -526,7 +456,12 @@ class RunSettings(Settings):
         usual="all of it on the device",
     )
     threads: int | None = setting(
-        None, _THREADS, panel=MACHINE, rule=whole(1, MOST_THREADS), usual=_USUAL_THREADS
+        None,
+        _THREADS,
+        panel=MACHINE,
+        rule=whole(1, MOST_THREADS),
+        usual=_USUAL_THREADS,
+        recorded=False,
     )
     offline: bool = setting(False, "never ask a model hub", panel=MACHINE)
     revision: str | None = setting(
@@ -534,13 +469,14 @@ class RunSettings(Settings):
     )
 
     def __post_init__(self) -> None:
-        check_settings(self)
+        super().__post_init__()
         self._check_inclusion()
         self._check_kinds()
-        of_type("measure", self.measure, MeasureSettings, MEASURE_SETTINGS)
         if not isinstance(self.training, Mapping):
             raise SettingsError(f"training={self.training!r} must be a table of settings by name")
-        check_training(self.training)
+        training = {name: _without_lists(value) for name, value in self.training.items()}
+        check_training(training)
+        object.__setattr__(self, "training", training)
 
     @property
     def per_class(self) -> int:
@@ -588,28 +524,17 @@ class RunSettings(Settings):
         """The formats of uniform fills; none where no kind is."""
         return self.formats if UNIFORM in self.kinds else ()
 
-    def to_dict(self) -> dict[str, object]:
-        """All settings, defaults included, as plain values; but never the inclusion seed."""
-        values: dict[str, object] = asdict(self)
-        del values["inclusion_seed"]
-        return values | {"canaries": self.per_class, "training": dict(self.training)}
-
-    def record(self) -> "RunOptions":
-        """What run.json says of them: all but inclusion seed, threads and what is measured."""
-        from lmexposure._record import plain  # brings pydantic
-        from lmexposure.studies.exposure.run_record import RunOptions
-
-        values = self.to_dict()
-        del values["measure"], values["threads"]
-        fixed = self.inclusion_probability is None
-        counted = {"canaries": self.per_class, "candidates": None}
-        if not fixed:
-            counted = {"canaries": None, "candidates": self.per_class}
-        return RunOptions.model_validate(plain(values | counted))
+    def resolved(self) -> "RunSettings":
+        """The same, with the number of canaries: what a run's record says of them."""
+        return replace(self, canaries=self.per_class)
 
 
 # What a training decides of how records become rows, and a manifest may not know.
 SETTINGS_OF_ROWS = ("loss", "rendering", "chat_template", "chat_date")
+
+
+def _without_lists(value: object) -> object:
+    return tuple(value) if isinstance(value, list) else value
 
 
 def check_training(values: Mapping[str, object]) -> None:

@@ -3,11 +3,12 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from operator import itemgetter
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from lmexposure._quantiles import unseen_share
 from lmexposure._record import JsonValue
-from lmexposure._settings import Setting, settings_of
+from lmexposure._settings import Setting, own_values, settings_of
 from lmexposure._style import (
     Value,
     count,
@@ -39,11 +40,11 @@ from lmexposure.core import (
     Thresholds,
     Verdict,
 )
-from lmexposure.errors import SettingsError
+from lmexposure.errors import ResultError, SettingsError
 from lmexposure.studies.setting_words import RARE, flag_words, named_facts, path_word, run_settings
 from lmexposure.studies.settings import RunSettings
 from lmexposure.studies.sweep_checks import SWEEP_CHECKS, sweep_checks
-from lmexposure.studies.sweep_record import SweepNumbers, SweepScore
+from lmexposure.studies.sweep_record import SweepNumbers, SweepPlan, SweepScore
 from lmexposure.studies.sweep_settings import SweepSettings
 from lmexposure.studies.sweep_tables import (
     WORST_NOTES,
@@ -254,10 +255,14 @@ class SweepResult(SweepNumbers):
         ]
         again, code = "", ""
         if self.home is not None:
-            code = sweep_command(self, self.home.resolve().name)
+            seeded = _has_seed(self.home)
+            code = sweep_command(self, self.home.resolve().name, seeded=seeded)
+            own, where = "secrets and coins", ""
+            if seeded:
+                own, where = "coins", "; SEED is in plan.json"
             again = (
-                "This command makes such a sweep again, with secrets and coins of its own, so that "
-                "numbers differ by chance. CORPUS is the corpus before insertion."
+                f"This command makes such a sweep again, with {own} of its own, so that numbers "
+                f"differ by chance. CORPUS is the corpus before insertion{where}."
             )
         every = Section(
             id="all-settings",
@@ -498,8 +503,7 @@ def sweep_setting_facts(result: SweepNumbers) -> tuple[Fact, ...]:
 
 def _own(result: SweepNumbers) -> dict[str, Value]:
     """Settings of the sweep alone; its coins are in the plan."""
-    names = (name for name in settings_of(SweepSettings) if name != "inclusion_seed")
-    return {name: getattr(result.settings, name) for name in names}
+    return own_values(result.settings)
 
 
 def _of_each_run(result: SweepNumbers) -> dict[str, Value]:
@@ -511,14 +515,23 @@ def _of_each_run(result: SweepNumbers) -> dict[str, Value]:
     }
 
 
-def sweep_command(result: SweepNumbers, name: str) -> str:
-    """The command line, quoted for a POSIX shell; the corpus is left to the reader."""
+def _has_seed(home: Path | None) -> bool:
+    """Whether a seed was chosen: the plan alone has it, since secrets follow from it."""
+    try:
+        return home is not None and SweepPlan.read(home).settings.run.seed is not None
+    except ResultError:  # there is none, or it cannot be read
+        return False
+
+
+def sweep_command(result: SweepNumbers, name: str, *, seeded: bool = False) -> str:
+    """The command line, quoted for a POSIX shell; corpus and seed are left to the reader."""
     usual = SweepSettings()
     words = ["lmexposure sweep CORPUS", *_flags(settings_of(SweepSettings), _own(result), usual)]
     words += _flags(settings_of(RunSettings), _of_each_run(result), usual.run)
     training = dict(result.settings.run.training)
     # Each kind of model has its own defaults: what was given is said, whatever it is.
     words += _flags(settings_of(TrainingSettings), training, None)
+    words += _flags(settings_of(RunSettings), {"seed": "SEED"} if seeded else {}, None)
     return " ".join([*words, "--out", path_word(f"{name}-again")])
 
 

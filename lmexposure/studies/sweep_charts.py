@@ -98,7 +98,6 @@ def beside_chart(result: SweepNumbers) -> Chart | None:
     return Chart(
         name="sweep-beside",
         kind="beside",
-        subject="",
         title="The average beside the worst text",
         caption=(
             "A short bar of all texts with a long one of the worst is a leak that the average "
@@ -170,7 +169,6 @@ def canaries_chart(result: SweepNumbers) -> Chart | None:
     return Chart(
         name="sweep-canaries",
         kind="canaries",
-        subject="",
         title="Each canary's own true-positive rate, sorted",
         caption=(
             "Where the line is above what chance gives, canaries give themselves away; a steep "
@@ -278,7 +276,6 @@ def worst_chart(result: SweepNumbers, noun: str) -> Chart | None:
     return Chart(
         name=f"sweep-worst-{slug(noun)}",
         kind="worst",
-        subject="",
         title=f"Scores of the worst {noun}, {name}",
         caption=(
             "Each tick is a model. Where the models with the text are all to the right of the "
@@ -387,7 +384,6 @@ def counterfactual_chart(result: SweepNumbers) -> Chart | None:
     return Chart(
         name="sweep-counterfactual",
         kind="counterfactual",
-        subject="",
         title="Memorised, against how hard a text is without it",
         caption=(
             "Each mark is a text. The higher, the more the models that had it gained on it; to the "

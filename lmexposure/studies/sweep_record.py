@@ -30,7 +30,8 @@ from lmexposure._record import (
 from lmexposure.core import Dated
 from lmexposure.errors import ResultError
 from lmexposure.statistics import CellRate, EpsilonBound
-from lmexposure.studies.exposure.run_record import RunOptions, TrainingResult
+from lmexposure.studies.exposure.run_record import TrainingResult
+from lmexposure.studies.sweep_settings import SweepSettings
 
 if TYPE_CHECKING:
     import numpy as np
@@ -211,25 +212,6 @@ class SweepPower(Record):
 _HIDDEN = ConfigDict(hide_input_in_errors=True)
 
 
-class SweepOptions(Record):
-    """What was asked for; see `SweepSettings`."""
-
-    models: Positive  # how many are trained
-    population: Count | None  # ordinary documents with coins, as asked; None: the usual number
-    vary: Literal["canaries", "all"]  # "canaries" or "all"
-    coins: Literal["independent", "exactly_half"]  # "independent" or "exactly_half"
-    # score, attack: that decide
-    score: str
-    attack: str
-    contexts: Positive  # left contexts of a canary's greedy tokens
-    shares: Rows[Share] | None  # of the canaries, as asked; None: the usual ones
-    base: str | None  # the model to calibrate by; None: the pretrained one, or none
-    keep_weights: bool  # whether models are kept
-    significance: Rate  # of bounds on epsilon
-    level: Rate  # of intervals
-    run: RunOptions  # what was inserted and trained
-
-
 class AuditedText(Record):
     """A text that has coins and scores, or scores alone."""
 
@@ -258,7 +240,7 @@ class SweepPlan(FileRecord):
 
     manifest_sha256: Sha256
     """Of the manifest next to it, whose canaries are the candidates."""
-    settings: SweepOptions
+    settings: SweepSettings
     """What was asked for."""
     seed: BigInteger
     """From which the seeds of all trainings follow; it gives away no secret and no coin."""
@@ -509,7 +491,7 @@ class SweepNumbers(Dated):
     plan_sha256: Sha256  # of the plan
     manifest_sha256: Sha256  # of the manifest next to it
     matrices_sha256: Sha256  # of matrices.npz next to it
-    settings: SweepOptions  # what was asked for
+    settings: SweepSettings  # what was asked for
     models: Count  # of which there are scores, among those that can have all canaries
     failed: Rows[FailedModel]  # those that have none, whatever their share
     # canaries, population: texts of that group with coins

@@ -2,25 +2,21 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import ClassVar
 
 from lmexposure._settings import (
+    SEED,
     Settings,
-    check_settings,
     choice,
     numbers,
     part,
     setting,
-    settings_of,
     settings_taken,
     whole,
 )
-from lmexposure._validate import LARGEST_SEED, coverage, fraction, of_type, text
+from lmexposure._validate import coverage, fraction, text
 from lmexposure.errors import SettingsError
 from lmexposure.studies.settings import MeasureSettings, RunSettings
-
-if TYPE_CHECKING:
-    from lmexposure.studies.sweep_record import SweepOptions
 
 SWEEPING = "Sweep"  # the panel of a command's help
 # With fewer, no canary is in two others and out of two others for each model that is left out.
@@ -49,9 +45,7 @@ ATTACKS: Mapping[str, str] = {
     "rmia": "RMIA",
 }
 # Which scores an attack reads, where it does not read all.
-READS: Mapping[str, tuple[str, ...]] = {
-    "rmia": ("log_perplexity",),
-}
+READS: Mapping[str, tuple[str, ...]] = {"rmia": ("log_perplexity",)}
 
 
 def _shares(name: str, value: object) -> None:
@@ -82,55 +76,47 @@ def _run_settings() -> RunSettings:
 class SweepSettings(Settings):
     """Many models on one corpus, each with canaries of its own by coins."""
 
+    PANEL: ClassVar[str] = SWEEPING
+
     models: int = setting(
         64,
         "models to train; the report says how many each question takes",
-        panel=SWEEPING,
         rule=whole(_FEWEST_MODELS, _MOST_MODELS),
     )
     population: int | None = setting(
         None,
         "ordinary documents that are in each model by a coin as well",
-        panel=SWEEPING,
         rule=whole(0, 10**7),
         usual=f"the smaller of {MOST_POPULATION} and a tenth of the documents",
     )
     vary: str = setting(
         "canaries",
         "what differs from model to model: canaries (and the population), or all documents",
-        panel=SWEEPING,
         rule=choice("canaries", "all"),
     )
     coins: str = setting(
         "independent",
         "how a canary's models are chosen: independent coins, or exactly_half of the models, for "
         "which no bound on epsilon holds",
-        panel=SWEEPING,
         rule=choice("independent", "exactly_half"),
     )
     score: str = setting(
         "secret_tokens",
         f"the score that decides, fixed before a model is trained: {', '.join(SCORES)}",
-        panel=SWEEPING,
         rule=choice(*SCORES),
     )
     attack: str = setting(
-        "lira",
-        f"what the other models make of it: {', '.join(ATTACKS)}",
-        panel=SWEEPING,
-        rule=choice(*ATTACKS),
+        "lira", f"what the other models make of it: {', '.join(ATTACKS)}", rule=choice(*ATTACKS)
     )
     contexts: int = setting(
         3,
         "left contexts in which each canary's greedy tokens are read, for label_only",
-        panel=SWEEPING,
         rule=whole(1, 100),
     )
     shares: tuple[float, ...] | None = setting(
         None,
         "shares of the canaries that have models of their own, the first of them 1: it shows "
         "whether canaries disturb each other; 0: none is in, in a quarter of the models",
-        panel=SWEEPING,
         rule=_shares,
         metavar="X,X,...",
         parse=numbers,
@@ -139,33 +125,28 @@ class SweepSettings(Settings):
     base: str | None = setting(
         None,
         "a model that never saw the corpus, to calibrate scores by",
-        panel=SWEEPING,
         rule=text,
         usual="of a pretrained model, that model itself",
     )
-    keep_weights: bool = setting(
-        False, "keep the models, and not their scores alone", panel=SWEEPING
-    )
+    keep_weights: bool = setting(False, "keep the models, and not their scores alone")
     inclusion_seed: int | None = setting(
         None,
         "decides which canary is in which model",
-        panel=SWEEPING,
-        rule=whole(0, LARGEST_SEED),
+        rule=SEED,
         usual="fresh from the operating system, the coins are in plan.json",
         secret=True,
     )
     significance: float = setting(
-        0.05, "how often, at most, a bound on epsilon may be wrong", panel=SWEEPING, rule=fraction
+        0.05, "how often, at most, a bound on epsilon may be wrong", rule=fraction
     )
-    level: float = setting(0.95, "coverage of the intervals", panel=SWEEPING, rule=coverage)
+    level: float = setting(0.95, "coverage of the intervals", rule=coverage)
     run: RunSettings = field(
         default_factory=_run_settings, metadata=part(RunSettings, names=of_sweeps())
     )
     """What is inserted and trained, and where; its own coins and controls have no place here."""
 
     def __post_init__(self) -> None:
-        check_settings(self)
-        of_type("run", self.run, RunSettings, "RunSettings(...)")
+        super().__post_init__()
         # Coins show that a model read its share of the canaries: there is nothing to witness.
         controls = 0 if self.run.controls == RunSettings.controls else self.run.controls
         object.__setattr__(self, "run", replace(self.run, witness=False, controls=controls))
@@ -192,6 +173,12 @@ class SweepSettings(Settings):
                 "models without it; set controls=0"
             )
 
+    @staticmethod
+    def completed(values: Mapping[str, object]) -> Mapping[str, object]:
+        """With the usual number of canaries where none is given, and not that of one run."""
+        usual = values.get("canaries", 0) is None
+        return {n: value for n, value in values.items() if n != "canaries" or not usual}
+
     @property
     def shares_used(self) -> tuple[float, ...]:
         """As asked, or the usual ones."""
@@ -209,13 +196,10 @@ class SweepSettings(Settings):
             return self.population
         return min(MOST_POPULATION, int(POPULATION_SHARE * documents))
 
-    def record(self) -> "SweepOptions":
-        """What plan.json says of them: all but the seed of the coins, which it has as coins."""
-        from lmexposure.studies.sweep_record import SweepOptions  # brings pydantic
+    def resolved(self) -> "SweepSettings":
+        """The same, with the number of canaries: what a sweep's records say of them."""
+        return replace(self, run=self.run.resolved())
 
-        values = {
-            name: getattr(self, name)
-            for name in settings_of(SweepSettings)
-            if name != "inclusion_seed"
-        }
-        return SweepOptions(**values, run=self.run.record())
+    def without_seed(self) -> "SweepSettings":
+        """Of a seed that was chosen: whoever has it, and the formats, can draw the secrets."""
+        return replace(self, run=replace(self.run, seed=None))

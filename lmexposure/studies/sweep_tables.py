@@ -37,13 +37,12 @@ from lmexposure.studies.sweep_record import (
     SweepCounterfactual,
     SweepInfluence,
     SweepNumbers,
-    SweepOptions,
     SweepPower,
     SweepScore,
     SweepText,
     WorstText,
 )
-from lmexposure.studies.sweep_settings import ATTACKS, SCORES
+from lmexposure.studies.sweep_settings import ATTACKS, SCORES, SweepSettings
 
 if TYPE_CHECKING:
     from lmexposure.core.charts import Chart
@@ -71,7 +70,7 @@ def group_name(group: str) -> str:
     return _GROUPS.get(group, visible(group))
 
 
-def score_name(row: SweepScore | SweepOptions) -> str:
+def score_name(row: SweepScore | SweepSettings) -> str:
     """A score and what the other models make of it; an unknown name is a later version's."""
     words = SCORES.get(row.score, row.score.replace("_", " "))
     return f"{words}, {_ATTACKS.get(row.attack, row.attack.replace('_', ' '))}"

@@ -1,13 +1,15 @@
 """How a model is trained, with or without a defence; apart from it what changes only the speed."""
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from lmexposure._settings import (
+    SEED,
+    Settings,
+    at_least_0,
     build,
-    check_settings,
     choice,
     refuse_unknown,
     setting,
@@ -16,7 +18,6 @@ from lmexposure._settings import (
 )
 from lmexposure._validate import (
     LARGEST_NUMBER,
-    LARGEST_SEED,
     MOST_THREADS,
     fraction,
     integer,
@@ -57,74 +58,53 @@ TAUGHT = (SELENA, DISTILLATION)
 _ADDED = ("deduplicate", "dropout", "weight_average", "max_steps", "gradient_canaries")
 
 
-def _share(name: str, value: float) -> None:
-    """The rule of a share that may be 0."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
-        raise SettingsError(f"{name}={value!r} must be at least 0 and below 1")
-
-
 @dataclass(frozen=True, kw_only=True)
-class DefenceSettings:
+class DefenceSettings(Settings):
     """Of a training, what is to make it give less away; each but the first two is of one method."""
+
+    PANEL: ClassVar[str] = TRAINING
 
     deduplicate: str = setting(
         "none",
         "train on the first alone of documents that are alike: none, exact or near",
-        panel=TRAINING,
         rule=choice("none", "exact", "near"),
     )
-    dropout: float = setting(0.0, "share of units dropped in training", panel=TRAINING, rule=_share)
+    dropout: float = setting(
+        0.0,
+        "share of units dropped in training",
+        rule=at_least_0("at least 0 and below 1", below=1),
+    )
     goldfish_k: int = setting(
-        4,
-        "of goldfish, one token in k carries no loss",
-        panel=TRAINING,
-        rule=whole(2, 10**6),
+        4, "of goldfish, one token in k carries no loss", rule=whole(2, 10**6)
     )
     goldfish_width: int = setting(
         13,
         "of goldfish, the tokens that decide it, the token itself among them",
-        panel=TRAINING,
         rule=whole(1, 1_000),
     )
     relax_level: float | None = setting(
         None,
         "of relaxloss, nats a token that the loss is held at",
-        panel=TRAINING,
         rule=positive,
         usual="none, it has to be given",
     )
     relax_upper: float = setting(
         1.0,
         "of relaxloss, the largest probability of a target that is flattened, at most 1",
-        panel=TRAINING,
         rule=positive,
     )
     hamp_entropy: float = setting(
-        0.5,
-        "of hamp, entropy of the soft labels as a share of the largest",
-        panel=TRAINING,
-        rule=fraction,
+        0.5, "of hamp, entropy of the soft labels as a share of the largest", rule=fraction
     )
     hamp_weight: float = setting(
-        0.005,
-        "of hamp, weight of the entropy of what is predicted",
-        panel=TRAINING,
-        rule=positive,
+        0.005, "of hamp, weight of the entropy of what is predicted", rule=positive
     )
-    selena_parts: int = setting(
-        5, "of selena, models that teach", panel=TRAINING, rule=whole(2, 100)
-    )
+    selena_parts: int = setting(5, "of selena, models that teach", rule=whole(2, 100))
     selena_absent: int = setting(
-        2,
-        "of selena, how many of these never saw a row",
-        panel=TRAINING,
-        rule=whole(1, 99),
+        2, "of selena, how many of these never saw a row", rule=whole(1, 99)
     )
     synthetic_share: float = setting(
-        1.0,
-        "of distillation, tokens that are sampled for each of the corpus",
-        panel=TRAINING,
-        rule=positive,
+        1.0, "of distillation, tokens that are sampled for each of the corpus", rule=positive
     )
 
     def _check_defence(self, method: str) -> None:
@@ -208,16 +188,11 @@ _LONGEST_BLOCK = 10**7  # tokens; past every context window, and within memory
 _COUNT = whole(1)
 
 
-def _usual(name: str, default: float) -> str:
+def _usual(name: str, default: object) -> str:
     """A default in words, and those of the kinds of models that have another."""
     kinds = {"gpt2-tiny": "gpt2-tiny", "pretrained": "fine-tuning"}
     others = [f"{shown} {_DEFAULTS[k][name]}" for k, shown in kinds.items() if name in _DEFAULTS[k]]
     return "; ".join([str(default), *others])
-
-
-def _decay(name: str, value: float) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-        raise SettingsError(f"{name}={value!r} must be finite and at least 0")
 
 
 def _epochs(name: str, values: object) -> None:
@@ -253,109 +228,78 @@ class TrainingSettings(DefenceSettings):
     """Settings of a training, those of defences first; the defaults are those of a new LSTM."""
 
     seed: int = setting(
-        0,
-        "seed of the order of blocks, of dropout and of the validation documents",
-        panel=TRAINING,
-        rule=whole(0),
+        0, "seed of the order of blocks, of dropout and of the validation documents", rule=whole(0)
     )
     epochs: int = setting(
         20,
         "passes over the corpus at most; training stops earlier where the loss no longer falls",
         usual=_usual("epochs", 20),
-        panel=TRAINING,
         rule=_COUNT,
     )
     patience: int = setting(
-        3, "evaluations without a lower loss before training stops", panel=TRAINING, rule=_COUNT
+        3, "evaluations without a lower loss before training stops", rule=_COUNT
     )
     evaluate_every: int | None = setting(
-        None,
-        "optimizer steps between evaluations",
-        panel=TRAINING,
-        rule=_COUNT,
-        usual="once an epoch",
+        None, "optimizer steps between evaluations", rule=_COUNT, usual="once an epoch"
     )
     batch_size: int = setting(
-        32, "blocks in a training step", usual=_usual("batch_size", 32), panel=TRAINING, rule=_COUNT
+        32, "blocks in a training step", usual=_usual("batch_size", 32), rule=_COUNT
     )
     block_size: int = setting(
         128,
         "tokens in a training block",
         usual=f"{_usual('block_size', 128)}; of chats 1024, one to a block",
-        panel=TRAINING,
         rule=whole(2, _LONGEST_BLOCK),
     )
     learning_rate: float = setting(
         5e-3,
         "the highest learning rate",
         usual=f"{_usual('learning_rate', 5e-3)}; with lora {_LORA['learning_rate']}",
-        panel=TRAINING,
         rule=positive,
     )
     schedule: str = setting(
         "constant",
         "schedule of the learning rate: constant, or linear down to 0",
-        panel=TRAINING,
+        usual=_usual("schedule", "constant"),
         rule=choice("constant", "linear"),
     )
     warmup_steps: int = setting(
-        0, "steps in which the learning rate grows", panel=TRAINING, rule=whole(0)
+        0, "steps in which the learning rate grows", usual=_usual("warmup_steps", 0), rule=whole(0)
     )
-    weight_decay: float = setting(0.0, "weight decay of AdamW", panel=TRAINING, rule=_decay)
-    gradient_clip: float = setting(
-        1.0, "largest norm of a step's gradient", panel=TRAINING, rule=positive
+    weight_decay: float = setting(
+        0.0,
+        "weight decay of AdamW",
+        usual=_usual("weight_decay", 0.0),
+        rule=at_least_0("finite and at least 0"),
     )
+    gradient_clip: float = setting(1.0, "largest norm of a step's gradient", rule=positive)
     precision: str = setting(
-        "float32",
-        "precision of training: float32 or bf16",
-        panel=TRAINING,
-        rule=choice("float32", "bf16"),
+        "float32", "precision of training: float32 or bf16", rule=choice("float32", "bf16")
     )
     validation_fraction: float = setting(
-        0.05,
-        "share of the corpus's characters held out for validation",
-        panel=TRAINING,
-        rule=fraction,
+        0.05, "share of the corpus's characters held out for validation", rule=fraction
     )
     validation_characters: int = setting(
-        500_000,
-        "characters held out for validation, at most",
-        panel=TRAINING,
-        rule=_COUNT,
+        500_000, "characters held out for validation, at most", rule=_COUNT
     )
     snapshot_epochs: tuple[int, ...] = setting(
-        (),
-        "epochs after which a copy of the model is kept",
-        panel=TRAINING,
-        rule=_epochs,
+        (), "epochs after which a copy of the model is kept", rule=_epochs
     )
     max_steps: int | None = setting(
-        None,
-        "optimizer steps after which training ends",
-        panel=TRAINING,
-        rule=_COUNT,
-        usual="those of all epochs",
+        None, "optimizer steps after which training ends", rule=_COUNT, usual="those of all epochs"
     )
-    max_seconds: float | None = setting(
-        None, "seconds after which training ends", panel=TRAINING, rule=positive
-    )
-    lora: bool = setting(
-        False,
-        "train low-rank adapters (LoRA, by peft) next to frozen weights",
-        panel=TRAINING,
-    )
-    lora_rank: int = setting(16, "rank of the adapters", panel=TRAINING, rule=whole(1, 10_000))
+    max_seconds: float | None = setting(None, "seconds after which training ends", rule=positive)
+    lora: bool = setting(False, "train low-rank adapters (LoRA, by peft) next to frozen weights")
+    lora_rank: int = setting(16, "rank of the adapters", rule=whole(1, 10_000))
     lora_alpha: float | None = setting(
         None,
         "scale of the adapters: alpha / rank multiplies what they add",
-        panel=TRAINING,
         rule=positive,
         usual="twice the rank",
     )
     lora_targets: tuple[str, ...] = setting(
         ("all-linear",),
         "layers that get an adapter, by the ends of their names",
-        panel=TRAINING,
         rule=_targets,
         usual="all-linear, every linear layer but the output",
     )
@@ -363,36 +307,27 @@ class TrainingSettings(DefenceSettings):
         "plain",
         "how the model is trained: plain; dp-sgd, with differential privacy; or as another "
         f"defence: {', '.join(METHODS[2:])}",
-        panel=TRAINING,
         rule=choice(*METHODS),
     )
     epsilon: float | None = setting(
         None,
         "of dp-sgd, the epsilon to be promised, in nats",
-        panel=TRAINING,
         rule=_finite,
         usual="as the noise multiplier gives it",
     )
     delta: float = setting(
-        1e-5,
-        "of dp-sgd, the delta next to it, at most 1 / documents",
-        panel=TRAINING,
-        rule=fraction,
+        1e-5, "of dp-sgd, the delta next to it, at most 1 / documents", rule=fraction
     )
     noise_multiplier: float | None = setting(
         None,
         "of dp-sgd, the noise over the largest gradient, in the place of epsilon",
-        panel=TRAINING,
         rule=_finite,
         usual="as epsilon needs it",
     )
-    clip: float = setting(
-        1.0, "of dp-sgd, the largest norm of a document's gradient", panel=TRAINING, rule=_finite
-    )
+    clip: float = setting(1.0, "of dp-sgd, the largest norm of a document's gradient", rule=_finite)
     expected_batch: int | None = setting(
         None,
         "of dp-sgd, documents in a step on average",
-        panel=TRAINING,
         rule=_COUNT,
         usual="the sixteenth part of all",
     )
@@ -400,50 +335,39 @@ class TrainingSettings(DefenceSettings):
         None,
         "of dp-sgd, a field of records, such as of users: all documents of a value are promised "
         "for together",
-        panel=TRAINING,
         rule=text,
         usual="each document by itself",
     )
     noise_seed: int | None = setting(
         None,
         "of dp-sgd, decides noise and batches; whoever knows it can take the noise away",
-        panel=TRAINING,
-        rule=whole(0, LARGEST_SEED),
+        rule=SEED,
         usual="fresh from the operating system, and kept nowhere",
         secret=True,
     )
     document_norms: bool = setting(
-        False,
-        "of dp-sgd, measure each document's gradient once an epoch, for dp-report",
-        panel=TRAINING,
+        False, "of dp-sgd, measure each document's gradient once an epoch, for dp-report"
     )
     gradient_canaries: int | None = setting(
         None,
         "of dp-sgd, canaries in the gradients, for an audit from inside, step by step too",
-        panel=TRAINING,
         rule=whole(1, 1_000_000),
         usual="no such audit",
     )
     weight_average: float | None = setting(
         None,
         "of dp-sgd, keep a running average of the weights: the share of it that a step leaves",
-        panel=TRAINING,
         rule=fraction,
         usual="the weights themselves",
     )
     accumulation: int = setting(
-        1,
-        "parts that a step is computed in, to save memory; changes no result",
-        panel=TRAINING,
-        rule=_COUNT,
+        1, "parts that a step is computed in, to save memory; changes no result", rule=_COUNT
     )
-    checkpoint_seconds: float = setting(
-        60.0, "seconds between checkpoints", panel=TRAINING, rule=positive
-    )
-    threads: int | None = setting(None, "of the CPU", panel=TRAINING, rule=whole(1, MOST_THREADS))
+    checkpoint_seconds: float = setting(60.0, "seconds between checkpoints", rule=positive)
+    threads: int | None = setting(None, "of the CPU", rule=whole(1, MOST_THREADS))
 
     def __post_init__(self) -> None:
-        check_settings(self)
+        super().__post_init__()
         for epoch in self.snapshot_epochs:
             integer("snapshot_epochs", epoch, low=1, high=self.epochs)
         if not self.lora:
@@ -472,7 +396,7 @@ class TrainingSettings(DefenceSettings):
         5e-05
         """
         one_of("kind", kind, tuple(_DEFAULTS))
-        refuse_unknown(changes, settings_of(cls), what="setting of the training")
+        refuse_unknown(changes, settings_of(TrainingSettings), what="setting of the training")
         adapters = _LORA if changes.get("lora") else {}
         if not adapters:
             _refuse_settings_of_adapters(changes)

@@ -48,6 +48,7 @@ from lmexposure.studies.verbatim_record import (
     verbatim_checks,
     within,
 )
+from lmexposure.studies.verbatim_settings import RULE
 
 if TYPE_CHECKING:
     from lmexposure.core.charts import Chart
@@ -169,7 +170,7 @@ class VerbatimRecord(VerbatimNumbers):
         """The longest run, shares of windows, and what the controls say."""
         share, corpus, high = self.extractable, self.corpus, partial(Number, worse="high")
         low, up = (share.low, share.high) if share.low < share.high else (None, None)
-        tries, bits = short(self.rule.tries), corpus.bits_per_character
+        tries, bits = short(self.settings.tries), corpus.bits_per_character
         memorised = float(sum(row.verdict == "memorised" for row in self.rows))
         p = None if self.runs is None else self.runs.p
         yield from (
@@ -190,7 +191,7 @@ class VerbatimRecord(VerbatimNumbers):
             "reference": reference,
             "held-out documents": None if self.held_out is None else self.held_out.documents,
             "windows": self.corpus.windows,
-            "level": self.level,
+            "level": self.settings.level,
         }
 
     def beside(self, others: "Sequence[tuple[str, Study]]") -> Iterator[Section]:
@@ -202,7 +203,7 @@ class VerbatimRecord(VerbatimNumbers):
                     f"{name} is of other documents ({short_hash(look.corpus_sha256)}) than "
                     f"{looks[0][0]} ({short_hash(self.corpus_sha256)}); compare looks at one corpus"
                 )
-            if look.rule != self.rule:
+            if any(getattr(look.settings, n) != getattr(self.settings, n) for n in RULE):
                 raise SettingsError(
                     f"{name} asked for its windows otherwise than {looks[0][0]}; look again with "
                     "the same settings"
@@ -269,7 +270,7 @@ def sections_of(record: VerbatimNumbers) -> list[Section]:
             id="groups",
             title="What comes out, and what any model would say",
             text=_DOUBT,
-            table=Table(groups, _group_columns(record.rule.tries)),
+            table=Table(groups, _group_columns(record.settings.tries)),
             chart=lambda: _tries_chart(record),
             notes=notes_of(record),
         ),
@@ -334,7 +335,7 @@ def _group_columns(tries: int) -> list[Column]:
 
 def notes_of(record: VerbatimNumbers) -> list[str]:
     """What the heads of the groups mean, and what the controls say."""
-    rule = record.rule
+    rule = record.settings
     top = "all tokens" if rule.top_k is None else f"the {rule.top_k} likeliest tokens"
     return [
         f"a window: {rule.prefix_tokens} tokens of a document as the prompt, and the "
@@ -344,7 +345,7 @@ def notes_of(record: VerbatimNumbers) -> list[str]:
         "longest run: characters that greedy decoding gives in a row; bits a character under the "
         "model itself, lower = less surprised",
         *([] if record.runs is None else [_test_words(record.runs)]),
-        *([] if record.group is None else [_group_words(record.group, record.level)]),
+        *([] if record.group is None else [_group_words(record.group, record.settings.level)]),
     ]
 
 
@@ -450,14 +451,14 @@ def _curve(record: VerbatimNumbers) -> Section:
 
 
 def _near(record: VerbatimNumbers) -> Section:
-    rule, edits = record.rule, count(record.rule.distance, "edit")
+    rule, edits = record.settings, count(record.settings.distance, "edit")
     return Section(
         id="near",
         title=f"Within {edits}",
         table=Table(record.near, _NEAR),
         notes=(
             f"chance that one sample is within {edits} of the suffix ({rule.metric} distance in "
-            f"tokens), at {percent(record.level)}; known to: the probability whose fate a beam has "
+            f"tokens), at {percent(rule.level)}; known to: the probability whose fate a beam has "
             "settled, the rest is sampled",
         ),
     )

@@ -28,24 +28,9 @@ from lmexposure.core import (
     met_outcome,
 )
 from lmexposure.errors import ResultError
+from lmexposure.studies.verbatim_settings import VerbatimSettings
 
 AGAIN = "look again with the same settings"
-
-
-class VerbatimRule(Record):
-    """How windows were asked for."""
-
-    prefix_tokens: Positive  # of a prompt
-    suffix_tokens: Positive  # that are to follow
-    stride: Positive  # tokens between two windows of a document
-    # temperature, top_k, top_p: of sampling; top_k None: all tokens
-    temperature: NotNegative
-    top_k: Positive | None
-    top_p: Share
-    tries: Positive  # n of "extractable"
-    chance: Rate  # p of it
-    distance: Count  # edits of a near match, in tokens
-    metric: Literal["levenshtein", "hamming"]  # how they are counted
 
 
 class VerbatimModel(Record):
@@ -228,8 +213,7 @@ class VerbatimNumbers(Dated):
     distinct: Positive  # different ones of those that were asked for
     too_short: Count  # of these, that have no window
     characters: Positive  # of all documents
-    rule: VerbatimRule  # how windows were asked for
-    level: Rate  # of intervals
+    settings: VerbatimSettings  # how windows were chosen and asked for
     corpus: VerbatimWindows  # of the model on the corpus
     of_reference: VerbatimWindows | None  # of the reference model on the same windows
     held_out: VerbatimWindows | None  # of the model on documents that it did not see
@@ -261,7 +245,7 @@ class VerbatimNumbers(Dated):
     @property
     def extractable(self) -> ExtractableShare:
         """At the rule's own number of tries."""
-        return within(self.corpus, self.rule.tries)
+        return within(self.corpus, self.settings.tries)
 
 
 class Passage(Record):

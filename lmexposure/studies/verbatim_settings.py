@@ -1,22 +1,20 @@
 """What a person may choose of a look for memorised text."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
-from lmexposure._settings import (
-    Settings,
-    check_settings,
-    choice,
-    part,
-    setting,
-    whole,
-    whole_numbers,
-)
-from lmexposure._validate import LARGEST_SEED, coverage, fraction, integer, of_type, positive
+from lmexposure._settings import SEED, Settings, choice, part, setting, whole, whole_numbers
+from lmexposure._validate import coverage, fraction, integer, positive
 from lmexposure.errors import SettingsError
 from lmexposure.studies.settings import RunSettings
 
 VERBATIM = "Memorised text"  # the panel of a command's help
 METRICS = ("levenshtein", "hamming")
+# What has to be the same of looks that are set side by side.
+RULE = (
+    *("prefix_tokens", "suffix_tokens", "stride", "temperature", "top_k", "top_p", "tries"),
+    *("chance", "distance", "metric"),
+)
 # Settings of runs that it takes over: what the documents are, and how models are loaded.
 OF_RUNS = (
     "layout",
@@ -74,14 +72,13 @@ def _numbers(name: str, value: object) -> None:
 class VerbatimSettings(Settings):
     """Which windows of a corpus are looked at, and how they are asked for."""
 
-    prefix_tokens: int = setting(
-        50, "tokens of a prompt, taken from the document", panel=VERBATIM, rule=whole(1)
-    )
-    suffix_tokens: int = setting(50, "tokens that are to follow", panel=VERBATIM, rule=whole(1))
+    PANEL: ClassVar[str] = VERBATIM
+
+    prefix_tokens: int = setting(50, "tokens of a prompt, taken from the document", rule=whole(1))
+    suffix_tokens: int = setting(50, "tokens that are to follow", rule=whole(1))
     stride: int | None = setting(
         None,
         "tokens between two windows of a document",
-        panel=VERBATIM,
         rule=whole(1),
         usual="as many as the suffix has",
     )
@@ -89,23 +86,20 @@ class VerbatimSettings(Settings):
         2_000,
         "most windows that are looked at, a random sample where there are more; with held-out "
         "documents twice as many of both together",
-        panel=VERBATIM,
         rule=whole(1),
     )
     documents: tuple[int, ...] | None = setting(
         None,
         "numbers of the documents to look at, from 1",
-        panel=VERBATIM,
         rule=_numbers,
         metavar="N,N,...",
         parse=whole_numbers,
         usual="all",
     )
-    temperature: float = setting(1.0, "temperature of sampling", panel=VERBATIM, rule=_temperature)
+    temperature: float = setting(1.0, "temperature of sampling", rule=_temperature)
     top_k: int | None = setting(
         40,
         "how many of the likeliest tokens can be sampled, or all",
-        panel=VERBATIM,
         rule=_tokens_kept,
         metavar="N|all",
         parse=_top_k,
@@ -113,69 +107,53 @@ class VerbatimSettings(Settings):
     top_p: float = setting(
         1.0,
         "only the likeliest tokens that together have this probability can be sampled",
-        panel=VERBATIM,
         rule=_top_p,
     )
     tries: int = setting(
         1_000,
         "a suffix counts as extractable where this many tries give it with chance 0.5",
-        panel=VERBATIM,
         rule=whole(1, 10**15),
     )
-    chance: float = setting(0.5, "the chance of that", panel=VERBATIM, rule=fraction)
+    chance: float = setting(0.5, "the chance of that", rule=fraction)
     near_windows: int = setting(
-        20,
-        "windows whose chance within some edits is bounded, the likeliest first",
-        panel=VERBATIM,
-        rule=whole(0),
+        20, "windows whose chance within some edits is bounded, the likeliest first", rule=whole(0)
     )
-    distance: int = setting(5, "these edits, in tokens", panel=VERBATIM, rule=whole(0, 1_000))
+    distance: int = setting(5, "these edits, in tokens", rule=whole(0, 1_000))
     metric: str = setting(
         "levenshtein",
         "how edits are counted: levenshtein, or hamming, place by place",
-        panel=VERBATIM,
         rule=choice(*METRICS),
     )
-    beam: int = setting(20, "beginnings that a beam keeps", panel=VERBATIM, rule=whole(1))
-    draws: int = setting(
-        200, "samples that close what the beam left", panel=VERBATIM, rule=whole(0)
-    )
+    beam: int = setting(20, "beginnings that a beam keeps", rule=whole(1))
+    draws: int = setting(200, "samples that close what the beam left", rule=whole(0))
     samples: int = setting(
-        100,
-        "texts that are sampled freely and looked up in the corpus",
-        panel=VERBATIM,
-        rule=whole(0),
+        100, "texts that are sampled freely and looked up in the corpus", rule=whole(0)
     )
-    sample_tokens: int = setting(200, "tokens of each", panel=VERBATIM, rule=whole(1))
-    least_match: int = setting(
-        50, "characters of the shortest match that is told", panel=VERBATIM, rule=whole(8)
-    )
-    level: float = setting(0.95, "coverage of intervals", panel=VERBATIM, rule=coverage)
-    seed: int = setting(0, "seed of what is drawn", panel=VERBATIM, rule=whole(0, LARGEST_SEED))
+    sample_tokens: int = setting(200, "tokens of each", rule=whole(1))
+    least_match: int = setting(50, "characters of the shortest match that is told", rule=whole(8))
+    level: float = setting(0.95, "coverage of intervals", rule=coverage)
+    seed: int = setting(0, "seed of what is drawn", rule=SEED)
     random_split: bool = setting(
-        False,
-        "the held-out documents were split off at random, before the training",
-        panel=VERBATIM,
+        False, "the held-out documents were split off at random, before the training"
     )
     false_share: float = setting(
         0.01,
         "of the documents that are called memorised, the share that may be false, on average",
-        panel=VERBATIM,
         rule=fraction,
     )
-    run: RunSettings = field(default_factory=RunSettings, metadata=part(RunSettings, names=OF_RUNS))
+    run: RunSettings = field(
+        default=RunSettings(), metadata=part(RunSettings, names=OF_RUNS, recorded=False)
+    )
     """Layout, text field, and how models are loaded."""
 
     def __post_init__(self) -> None:
-        check_settings(self)
-        of_type("run", self.run, RunSettings, "RunSettings(...)")
+        super().__post_init__()
         if self.near_windows and self.distance >= self.suffix_tokens:
             raise SettingsError(
                 f"distance={self.distance} edits make any text of suffix_tokens="
                 f"{self.suffix_tokens}; give fewer edits, or longer suffixes"
             )
 
-    @property
-    def stride_used(self) -> int:
-        """Tokens between two windows."""
-        return self.stride or self.suffix_tokens
+    def resolved(self) -> "VerbatimSettings":
+        """The same, with the tokens between two windows: what the record of a look says of them."""
+        return replace(self, stride=self.stride or self.suffix_tokens)

@@ -88,14 +88,12 @@ def analyse(
     scores = tuple(row for group in groups if group.texts for row in score_rows(group, plan))
     epsilon, of_canaries = claims(plan, canaries)
     ordinary = PerText.of(population, plan) if population.texts else None
-    # Whoever has a seed that was chosen, and the formats, can draw the secrets.
-    run = plan.settings.run.model_copy(update={"seed": None})
     return SweepResult.now(
         inputs_sha256=sha256_bytes(canonical_json([plan.sha256, whole.sha256])),
         plan_sha256=plan.sha256,
         manifest_sha256=plan.manifest_sha256,
         matrices_sha256=whole.sha256,
-        settings=plan.settings.model_copy(update={"run": run}),
+        settings=plan.settings.without_seed(),
         models=len(models),
         failed=tuple(sorted(failed, key=lambda model: model.number)),
         canaries=len(canaries.texts),

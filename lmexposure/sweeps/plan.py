@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from lmexposure._files import PRIVATE, atomic_directory, only_writer
-from lmexposure._record import JsonTable
+from lmexposure._settings import recorded_values
 from lmexposure._validate import of_type
 from lmexposure._written import refuse_foreign
 from lmexposure.audit import insert_for_training, training_settings, wrapping_of
@@ -48,7 +48,6 @@ from lmexposure.scoring import chosen_device
 from lmexposure.studies import (
     AuditedText,
     RunSettings,
-    SweepOptions,
     SweepPlan,
     SweepResult,
     SweepSettings,
@@ -212,7 +211,7 @@ def _before(out: Path, settings: SweepSettings) -> SweepPlan | None:
             )
         return None
     plan = SweepPlan.read(out)
-    then, now = _flat(plan.settings), _flat(settings.record())
+    then, now = recorded_values(plan.settings), recorded_values(settings.resolved())
     refuse_other_wish(SweepResult, out, then, now, {"seed"})
     if settings.inclusion_seed is not None:
         names = _with_coins(plan.texts, plan.varied)
@@ -220,12 +219,6 @@ def _before(out: Path, settings: SweepSettings) -> SweepPlan | None:
         if names and _tossed(settings, manifest, names) != plan.coins:
             raise ResultError(f"{out} holds a sweep of other coins; leave inclusion_seed out")
     return plan
-
-
-def _flat(options: SweepOptions) -> JsonTable:
-    """Settings by the names that a person gives them."""
-    values: JsonTable = options.model_dump(mode="json", exclude={"run"})
-    return values | options.run.model_dump(mode="json")
 
 
 def _tokenizer(out: Path, corpus: SweepCorpus, settings: RunSettings) -> "_Reader":
@@ -281,7 +274,7 @@ def _drawn(corpus: SweepCorpus, settings: SweepSettings, reader: _Reader) -> Swe
     varied = varied if settings.vary == "all" else ()
     plan = SweepPlan(
         manifest_sha256=corpus.manifest.sha256,
-        settings=settings.record(),
+        settings=settings.resolved(),
         seed=settings.run.public_seed,
         tokenizer_sha256=tokenizer_sha256(reader.tokenizer),
         texts=texts,

@@ -141,9 +141,7 @@ class SweepDirectory:
     @cached_property
     def settings(self) -> RunSettings:
         """What is trained, and where."""
-        values = self.plan.settings.run.model_dump(exclude={"candidates"})
-        values["formats"] = tuple(values["formats"])
-        return RunSettings(**values)
+        return self.plan.settings.run
 
     @cached_property
     def tokenizer(self) -> Any:

@@ -69,6 +69,7 @@ def published(record: Any) -> Any:
     """The JSON schema of a record's files, with a description of every field."""
     schema = record.json_schema()
     from lmexposure._record import Record
+    from lmexposure._settings import Settings, settings_of
     from lmexposure._types import Found
 
     known = {cls.__name__: cls for ground in (Record, Found) for cls in _below(ground)}
@@ -76,6 +77,8 @@ def published(record: Any) -> Any:
         cls = known[definition["title"]]
         definition["description"] = definition["description"].partition("\n\n")[0]
         said = dict(_ENVELOPE)
+        if issubclass(cls, Settings):
+            said |= {name: told.meaning(None) for name, told in settings_of(cls).items()}
         for base in reversed(cls.__mro__):
             if base.__module__.startswith("lmexposure."):
                 said |= meanings(Path(inspect.getfile(base))).get(base.__name__, {})

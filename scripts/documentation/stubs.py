@@ -98,7 +98,7 @@ def _annotation(node: ast.expr | None) -> str:
 
 
 def _default(value: object) -> str:
-    return "..." if value is ... else repr(value)
+    return "..." if repr(value).startswith("<") else repr(value)  # one in words
 
 
 def _words(kind: Any) -> str:

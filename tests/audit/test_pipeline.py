@@ -310,7 +310,7 @@ def test_a_private_run_is_held_against_what_its_training_promised(
     with pytest.raises(FileError, match="is a file of the study itself, and would be replaced"):
         lx.report(tmp_path / "r", tmp_path / "r" / "manifest.json")
     assert (tmp_path / "r" / "manifest.json").read_bytes() == before
-    other = result.settings.model_copy(update={"claimed_epsilon": 3.0})
+    other = replace(result.settings, claimed_epsilon=3.0, delta=0.0)
     result.model_copy(update={"settings": other}).write(tmp_path / "r" / "result.json")
     with pytest.raises(ResultError, match=r"run\.json is of another run than"):
         lx.open(tmp_path / "r")

@@ -11,8 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_corpora import PIN
-from written_corpora import Written, parquet_bytes, row_groups
+from random_corpora import PIN, Written, parquet_bytes, row_groups
 
 import lmexposure as lx
 from lmexposure import insert, remove

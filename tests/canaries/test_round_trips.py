@@ -28,8 +28,21 @@ from naive_insertion import (
     with_canaries,
 )
 from pyarrow.parquet import ParquetFile
-from random_corpora import PIN, Fills, cut, documents_in, plan_for, rows_of, text_file, words
-from written_corpora import PACKINGS, Written, parquet_bytes, row_groups, unpacked
+from random_corpora import (
+    PACKINGS,
+    PIN,
+    Fills,
+    Written,
+    cut,
+    documents_in,
+    parquet_bytes,
+    plan_for,
+    row_groups,
+    rows_of,
+    text_file,
+    unpacked,
+    words,
+)
 
 import lmexposure as lx
 from lmexposure.canaries import read_documents

@@ -74,7 +74,7 @@ def test_the_table_has_a_row_a_method_and_says_how_it_came_about(
     for row in record.rows:
         assert row.models == MODELS
         assert row.ratio == pytest.approx(row.bits / undefended.bits)
-        assert row.ranked == (abs(row.ratio / row.target - 1) <= record.tolerance)
+        assert row.ranked == (abs(row.ratio / row.target - 1) <= record.settings.tolerance)
         assert row.strongest == strongest(row.attacks)
         assert row.epsilon is None
         assert len(row.search.tries) <= 3

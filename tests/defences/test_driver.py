@@ -165,13 +165,13 @@ def test_the_better_batch_is_searched_on_and_counts_among_the_trainings(
         worse = 0.5 if training["expected_batch"] < 3 else 0.0
         return float(2.0 * (1 + training["noise_multiplier"] / 10 + worse))
 
-    found, made, _ = searched(loss, "dp-sgd")
+    found, made, _ = searched(loss, "dp-sgd", delta=1e-6)
     private = made[1:]
     assert len(private) <= 5
     assert len({training["expected_batch"] for training in private[:2]}) == 2
     assert {training["expected_batch"] for training in private[2:]} == {4}  # of sixty lines
     chosen: Any = found[1]
-    fixed = {"expected_batch": 4, "learning_rate": 0.06, "weight_average": 0.98}
+    fixed = {"expected_batch": 4, "learning_rate": 0.06, "weight_average": 0.98, "delta": 1e-6}
     assert {name: chosen.training[name] for name in fixed} == fixed
     assert chosen.training["noise_multiplier"] == pytest.approx(0.5, rel=0.3)
 

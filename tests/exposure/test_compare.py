@@ -177,11 +177,11 @@ def test_runs_without_a_common_format_are_refused(tmp_path: Path) -> None:
 
 def test_other_methods_are_said(tmp_path: Path) -> None:
     one, other = run_of(tmp_path / "a"), run_of(tmp_path / "b")
-    settings = other.settings.model_copy(update={"method": "skew_normal"})
+    settings = replace(other.settings, estimate="skew_normal")
     other = with_result(other, settings=settings)
     document = compared(one, other)
     assert notes(document)[0].startswith(
-        "a and b were not measured alike (method auto and skew_normal)"
+        "a and b were not measured alike (estimate auto and skew_normal)"
     )
     assert differences(document) == []
     assert "have no class of canaries that can be compared" in document.finding
@@ -201,7 +201,7 @@ def test_settings_that_differ_are_named() -> None:
     result = small_result()
     other = result.model_copy(
         update={
-            "settings": result.settings.model_copy(update={"budget_steps": 10**6, "quick": True}),
+            "settings": replace(result.settings, budget_steps=10**6, quick=True),
             "model": result.model.model_copy(update={"dtype": "bfloat16"}),
         }
     )

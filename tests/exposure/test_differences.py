@@ -286,7 +286,7 @@ def test_without_references_of_both_there_is_no_p() -> None:
 
 def test_extrapolated_curves_are_not_compared() -> None:
     """A curve errs alike for all canaries of a class: their agreement proves nothing."""
-    asked = plain().settings.model_copy(update={"method": "skew_normal"})
+    asked = replace(plain().settings, estimate="skew_normal")
     curves = plain().model_copy(update={"settings": asked})
     assert not differences([curves, moved(curves, [5.0] * 10)], ["base", "other"])
     assert not differences([plain(), curves], ["base", "other"])

@@ -91,7 +91,7 @@ def with_settings(run: RunFiles, **settings: Any) -> RunFiles:
     assert run.record is not None
     assert run.record.settings is not None
     measure = settings.pop("measure", run.record.measure)
-    chosen = run.record.settings.model_copy(update=settings)
+    chosen = replace(run.record.settings, **settings)
     return with_record(run, settings=chosen, measure=measure)
 
 
@@ -139,8 +139,8 @@ def test_every_setting_comes_back(tmp_path: Path) -> None:
     )
     run = with_record(
         Result.read(small_run(tmp_path)).files,
-        settings=settings.record(),
-        measure=settings.measure.record(),
+        settings=settings.resolved(),
+        measure=settings.measure,
     )
     assert read_again(command_of(run, show_seeds=True)) == settings
 
@@ -165,7 +165,7 @@ def test_a_flag_is_bare_and_its_other_half_is_said(
     """`--lora True` read True as a corpus; a files without a witness came back with one."""
     values = value if isinstance(value, dict) else {name: value}
     settings = RunSettings().override({"seed": SEED, **values})
-    record = with_record(files, settings=settings.record(), measure=settings.measure.record())
+    record = with_record(files, settings=settings.resolved(), measure=settings.measure)
     assert read_again(command_of(record, show_seeds=True)) == settings
 
 
@@ -241,7 +241,7 @@ def test_what_decided_the_numbers_is_in_the_command(tmp_path: Path) -> None:
     ):
         run = Result.read(small_run(tmp_path / flag[:9] / str(whole), whole=whole)).files
         assert re.split("[=']", flag)[0] not in command_of(run)
-        settings = run.result.settings.model_copy(update=changes)
+        settings = replace(run.result.settings, **changes)
         result = run.result.model_copy(update={"settings": settings})
         assert flag in command_of(replace(run, result=result))
     assert "rows.json" not in where_of(run)

@@ -322,7 +322,7 @@ def test_other_work_is_refused_by_name_and_lost_texts_are_made_again(
 ) -> None:
     made = verbatim(case.loaded, case.train, out=tmp_path, settings=WINDOWS)
     others = replace(WINDOWS, suffix_tokens=17)
-    with pytest.raises(ResultError, match="its stride was 16, now 17 is asked for"):
+    with pytest.raises(ResultError, match="its suffix_tokens was 16, now 17 is asked for"):
         verbatim(case.loaded, case.train, out=tmp_path, settings=others)
     with pytest.raises(ResultError, match="its corpus was another; choose another directory"):
         verbatim(case.loaded, case.held_out, out=tmp_path, settings=WINDOWS)

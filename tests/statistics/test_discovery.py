@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from interval_ends import ends, holds
+from known import ends, holds
 
 from lmexposure.statistics import chance_within, known_and_sampled, tries_for, unseen_passages
 

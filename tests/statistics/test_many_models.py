@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from interval_ends import as_json
+from known import as_json
 from scipy import stats
 
 from lmexposure.errors import InputError

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from interval_ends import binomial_chance, ends, holds
+from known import binomial_chance, ends, holds
 from pydantic import TypeAdapter
 from scipy import special, stats
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from interval_ends import as_json
+from known import as_json
 from limit_spaces import small_draws
 
 from lmexposure.statistics import (

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from interval_ends import as_json
-from known import known
+from known import as_json, known
 from scipy import stats
 
 from lmexposure.errors import InputError, SettingsError

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from interval_ends import ends, holds
+from known import ends, holds
 from scipy import stats
 
 from lmexposure.statistics import GUESSING, exposure_summary

@@ -241,7 +241,7 @@ def test_what_a_perfect_canary_could_not_have_shown_is_no_pass(audited: Path) ->
 
 def no_noise(audited: Path) -> Canife:
     bare = {"claimed_round": None, "claimed_so_far": None}
-    record = sound(audited, noise_multiplier=0.0)
+    record = sound(audited, training=replace(SETTINGS, noise_multiplier=0.0))
     return record.model_copy(
         update={"attacked": tuple(row.model_copy(update=bare) for row in record.attacked)}
     )

@@ -192,14 +192,14 @@ def test_a_base_that_is_null_does_not_make_it_membership(corpus: Path, tmp_path:
     for line in keyed_lines(1):
         assert line.split()[3] not in written.read_text()
     with pytest.raises(ResultError, match=r"its base was given, and now it is not"):
-        compared(base(), corpus, out=tmp_path)
+        compared(reader(), corpus, out=tmp_path)
     assert compared(reader(), corpus, base=base(), out=tmp_path) == record
 
 
 def test_without_a_base_or_a_split_it_may_be_the_distribution(corpus: Path) -> None:
     record = compared(reader(), corpus)
     assert (record.claim, record.base) == ("distribution or membership", None)
-    assert "held out of the training at random can tell: give them (--held-out)" in record.reason
+    assert "held out of the training at random can tell: give them (held_out=...)" in record.reason
     assert all(row.base_rank is None for row in record.identifiers)
 
 

@@ -280,7 +280,7 @@ DAMAGES: list[tuple[Damage, str]] = [
     (record(lambda v: v.update(measured="2026-02-30T00:00:00Z")), "30T00:00:00Z' is no date"),
     (record(lambda v: v["seconds"].update(train=-1.0)), "seconds.train=-1.0: Input should be grea"),
     (record(lambda v: v.pop("python")), "python: Field required"),
-    (record(lambda v: v["measure"].update(references=7)), OTHER_RUN),
+    (record(lambda v: v["measure"].update(references=77)), OTHER_RUN),
     *(
         (wrote("training.json", text), NOT_TRAINED)
         for text in ("[]", "{", '{"model_files": 3}', '{"content_sha256": "x"}')

@@ -1,16 +1,18 @@
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from pydantic import TypeAdapter, ValidationError
 
-from lmexposure._settings import parts_of, settings_in, settings_of, settings_taken
+from lmexposure._settings import Settings, parts_of, settings_in, settings_of, settings_taken
+from lmexposure._types import FROM_FILE
 from lmexposure.errors import SettingsError
 from lmexposure.studies import (
     CanifeStudySettings,
     DefencesSettings,
     IdentifierSettings,
-    MeasureOptions,
     MeasureSettings,
     RunSettings,
     SweepSettings,
@@ -51,7 +53,8 @@ def test_a_list_is_as_good_as_a_tuple() -> None:
 def test_unknown_names_are_refused_with_those_there_are() -> None:
     with pytest.raises(
         SettingsError,
-        match=r"unknown setting 'canarie'; did you mean 'canaries'\? There are accumulation, ",
+        match=r"unknown setting 'canarie'; did you mean 'canaries' or '\w+' or '\w+'\? lmexposure "
+        "settings COMMAND lists them all$",
     ):
         RunSettings().override({"canarie": 3})
 
@@ -122,16 +125,14 @@ def test_a_settings_file_that_cannot_be_read(tmp_path: Path) -> None:
 
 def test_speed_does_not_decide() -> None:
     assert MeasureSettings(scoring_batch=3, threads=2).decisive() == MeasureSettings().decisive()
-    assert RunSettings(threads=2).record() == RunSettings().record()
+    assert written(RunSettings(threads=2)) == written(RunSettings())
+    assert "scoring_batch" not in written(MeasureSettings())
     assert MeasureSettings(bootstrap_seed=1).decisive() != MeasureSettings().decisive()
 
 
-def test_files_and_hashes_keep_the_names_that_they_had() -> None:
-    chosen = MeasureSettings(bootstrap_seed=3)
-    assert chosen.decisive()["seed"] == chosen.record().seed == 3
-    assert "bootstrap_seed" not in chosen.decisive()
-    assert set(chosen.decisive()) == set(MeasureOptions.model_fields) - {
-        *("quick", "threads", "left_context")
+def test_all_else_that_a_measurement_is_asked_for_decides() -> None:
+    assert set(MeasureSettings().decisive()) == set(settings_of(MeasureSettings)) - {
+        *("scoring_batch", "threads")
     }
     assert MeasureSettings(left_context="eos").decisive()["left_context"] == "eos"
 
@@ -141,17 +142,50 @@ def test_one_number_says_how_many() -> None:
     assert RunSettings(canaries=3).per_class == 3
     assert RunSettings(inclusion_probability=0.5, canaries=7).per_class == 7
     # What is recorded is the number itself, so that the default and the same by name are one run.
-    assert RunSettings().record() == RunSettings(canaries=10).record()
-    assert RunSettings().record().inclusion_probability is None
-    tossed = RunSettings(inclusion_probability=0.5, canaries=7).record()
-    assert (tossed.inclusion_probability, tossed.candidates, tossed.canaries) == (0.5, 7, None)
+    assert RunSettings().resolved() == RunSettings(canaries=10)
+    assert SweepSettings(run=RunSettings(controls=0)).resolved().run.canaries == 10
+    tossed = RunSettings(inclusion_probability=0.5, canaries=7).resolved()
+    assert (tossed.inclusion_probability, tossed.canaries) == (0.5, 7)
 
 
 def test_the_inclusion_seed_is_in_no_record() -> None:
     """Only the manifest keeps it."""
     seeded = RunSettings(inclusion_probability=0.5, canaries=7, inclusion_seed=987654321)
-    assert seeded.record() == RunSettings(inclusion_probability=0.5, canaries=7).record()
-    assert "987654321" not in str(seeded.to_dict()) + repr(seeded)
+    assert written(seeded) == written(RunSettings(inclusion_probability=0.5, canaries=7))
+    assert "987654321" not in str(written(seeded)) + repr(seeded)
+    assert "987654321" not in str(written(SweepSettings(inclusion_seed=987654321)))
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"inclusion_seed": 3}, "Unexpected keyword argument"),
+        ({"canaries": "3"}, "valid integer"),
+        ({"units": 0}, "greater than or equal to 1"),
+        ({"seed": 3}, "decimal string"),
+        ({"dtype": "int8"}, "'float32', 'bfloat16' or 'float16'"),
+        ({"inclusion_probability": 2.0}, "must lie strictly between 0 and 1"),
+        ({"training": {"epochs": 0}}, "epochs=0 must be"),
+        ({"training": {"colour": 3}}, "unknown setting of the training 'colour'"),
+    ],
+)
+def test_a_file_s_settings_are_held_against_their_rules(
+    changed: dict[str, object], message: str
+) -> None:
+    adapters: dict[str, Any] = {"lora": True, "lora_targets": ["q", "v"]}
+    asked = RunSettings(seed=2**62, training=adapters)
+    file = json.loads(json.dumps(written(asked)))
+    adapter = TypeAdapter(RunSettings)
+    assert adapter.validate_python(file, context=FROM_FILE) == asked
+    with pytest.raises(ValidationError, match=message):
+        adapter.validate_python(file | changed, context=FROM_FILE)
+    with pytest.raises(ValidationError, match="Field required"):
+        adapter.validate_python({n: v for n, v in file.items() if n != "model"}, context=FROM_FILE)
+
+
+def written(settings: Settings) -> Any:
+    """What a file says of settings."""
+    return TypeAdapter(type(settings)).dump_python(settings, mode="json")
 
 
 def test_the_gate_s_table_is_left_out(tmp_path: Path) -> None:
@@ -185,9 +219,7 @@ def test_a_first_look_is_a_tenth_and_flags_win() -> None:
     tested = look.coarser + ", 39 bootstraps instead of 199"
     assert MeasureSettings.first_look(draws=700, estimate="skew_normal").coarser == tested
     assert MeasureSettings().coarser is None
-    # The inputs of a measurement that is none are those of before there was one.
-    assert "quick" not in MeasureSettings().decisive()
-    assert look.decisive()["quick"] is True
+    assert (look.decisive()["quick"], MeasureSettings().decisive()["quick"]) == (True, False)
     asked = MeasureSettings.first_look(references=5_000, budget_steps=9)
     assert (asked.references_for(10_000), asked.steps_for(10**6)) == (5_000, 9)
     with pytest.raises(SettingsError, match="quick"):
@@ -211,14 +243,14 @@ def test_a_sweep_promises_at_the_delta_that_is_given() -> None:
     private = {"method": "dp-sgd", "epsilon": 3.0, "delta": 1e-6}
     chosen = SweepSettings().override(private)
     assert chosen.run.training == private
-    assert chosen.record().run.training["delta"] == 1e-6
+    assert chosen.resolved().run.training["delta"] == 1e-6
 
 
 def test_whole_numbers_of_numpy_are_whole_numbers() -> None:
     asked = {"references": np.int64(30), "repetitions": [np.int32(2)], "epochs": np.int64(3)}
     chosen = RunSettings().override(asked)
     assert json.dumps([chosen.measure.references, *chosen.repetitions, chosen.training["epochs"]])
-    assert chosen.measure.record().references == 30
+    assert written(chosen.measure)["references"] == 30
 
 
 def test_a_text_of_a_file_is_read_as_a_flag_s(tmp_path: Path) -> None:

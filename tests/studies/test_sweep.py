@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -131,9 +132,8 @@ def test_every_format_is_written_and_read_again(tmp_path: Path) -> None:
 
 def test_no_form_has_a_chosen_seed(tmp_path: Path) -> None:
     result = made_sweep()
-    run = result.settings.run.model_copy(update={"seed": 918_273_645})
-    options = result.settings.model_copy(update={"run": run})
-    chosen = sweep_with(result, settings=options)
+    run = replace(result.settings.run, seed=918_273_645)
+    chosen = sweep_with(result, settings=replace(result.settings, run=run))
     chosen.save(tmp_path)
     written = write_report(chosen, tmp_path, formats=("html", "md", "csv", "json"))
     for path in (*written, *lx.compare([chosen, made_sweep(seed=1)], tmp_path / "both")):
@@ -204,6 +204,6 @@ def test_differences_of_rates_have_intervals_with_models_as_units(tmp_path: Path
     assert "study 2: other canaries or another corpus than study 1" in told
     assert re.search(r"AUC, all canaries, beside study 1: study 2 [+-][.\d]+ \(no interval\)", told)
     other = made_sweep(seed=3)
-    options = other.settings.model_copy(update={"level": 0.9})
+    options = replace(other.settings, level=0.9)
     with pytest.raises(SettingsError, match="their intervals are at 90 % and 95 %"):
         lx.compare([clean_one, sweep_with(other, settings=options)], tmp_path)

@@ -1,15 +1,18 @@
 """What each kind of canary shows, in words: the strongest first, and only what its coins allow."""
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from exposure.charts.made import texts
 from known import known
+from made_matrices import made_plan
 from made_sweeps import made_power, made_sweep, sweep_with
 
 import lmexposure as lx
 from lmexposure.core import Section, Table, as_markdown
 from lmexposure.core.render import as_page
-from lmexposure.studies import SweepPower, SweepResult
+from lmexposure.studies import SweepPlan, SweepPower, SweepResult
 from lmexposure.studies.sweep import sweep_command, sweep_setting_facts
 from lmexposure.studies.sweep_charts import power_chart
 from lmexposure.studies.sweep_tables import by_strength, kinds_section, strongest_line
@@ -76,8 +79,8 @@ def test_every_form_of_the_report_has_the_table() -> None:
 
 def _with_run(**settings: Any) -> SweepResult:
     result = made_sweep()
-    run = result.settings.run.model_copy(update=settings)
-    return sweep_with(result, settings=result.settings.model_copy(update={"run": run}))
+    run = replace(result.settings.run, **settings)
+    return sweep_with(result, settings=replace(result.settings, run=run))
 
 
 def test_the_command_names_every_kind_and_what_it_reads() -> None:
@@ -100,9 +103,27 @@ def test_what_no_kind_reads_is_left_out() -> None:
     assert "formats" not in {fact.name for fact in alone}
 
 
+def test_a_seed_that_was_chosen_is_in_the_command_by_its_place(tmp_path: Path) -> None:
+    plan = made_plan(24, 4, 0)
+    for seed, drawn in (
+        (7654321, "with coins of its own"),
+        (None, "with secrets and coins of its own"),
+    ):
+        run = replace(plan.settings.run, seed=seed)
+        settings = replace(plan.settings, run=run)
+        plan.model_copy(update={"settings": settings}).write(tmp_path / SweepPlan.NAME)
+        result = made_sweep()
+        result.save(tmp_path)
+        told = next(each for each in result.document().sections if each.id == "settings")
+        assert drawn in told.text
+        assert ("; SEED is in plan.json" in told.text) == (seed is not None)
+        assert ("--seed SEED" in told.code) == (seed is not None)
+        assert "7654321" not in told.text + told.code
+
+
 def test_shares_are_in_the_command() -> None:
     result = made_sweep()
-    settings = result.settings.model_copy(update={"shares": (1.0, 0.5, 0.0)})
+    settings = replace(result.settings, shares=(1.0, 0.5, 0.0))
     assert "--set shares=1.0,0.5,0.0" in sweep_command(sweep_with(result, settings=settings), "s")
 
 

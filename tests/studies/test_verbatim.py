@@ -3,6 +3,7 @@
 import csv
 import io
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -131,10 +132,10 @@ def test_where_no_window_was_looked_at_nothing_passes() -> None:
 
 
 def test_what_cannot_be_compared_is_refused(tmp_path: Path) -> None:
-    rule = look().rule.model_copy(update={"tries": 5})
+    other_rule = replace(look().settings, tries=5)
     for other, problem in (
         (sized(2, corpus_sha256="00" * 32), "study 2 is of other documents .000000000000. than st"),
-        (sized(2, rule=rule), "study 2 asked for its windows otherwise than study 1"),
+        (sized(2, settings=other_rule), "study 2 asked for its windows otherwise than study 1"),
     ):
         with pytest.raises(SettingsError, match=problem):
             lx.compare([look(), other], tmp_path)

@@ -55,7 +55,7 @@ class Chart:
     # "training", "trajectory" or "compare"; of a sweep "beside", "canaries", "worst",
     # "counterfactual", "power", "sweep_roc" or "sweep_bounds"; "defences"
     kind: str
-    subject: str  # the format that it shows; "" for the whole run
+    subject: str = ""  # the format that it shows; "" for the whole run
     title: str  # one line
     caption: str  # what to see in it, in a sentence or two; its numbers are in a table
     description: str  # its message in one to three sentences, for readers who do not

@@ -84,7 +84,6 @@ def panels_chart(  # noqa: PLR0913 - what is drawn, and what is said of it
     return Chart(
         name=name,
         kind=kind,
-        subject="",
         title=title,
         caption=caption,
         description=description,
@@ -211,7 +210,6 @@ def sides_chart(
     return Chart(
         name=name,
         kind=kind,
-        subject="",
         title=title,
         caption=caption,
         description=description,
@@ -262,7 +260,6 @@ def dots_chart(  # noqa: PLR0913 - what is drawn, and what is said of it
     return Chart(
         name=name,
         kind="dots",
-        subject="",
         title=title,
         caption=caption,
         description=description,
@@ -336,7 +333,6 @@ def ceilings_chart(  # noqa: PLR0913 - what is drawn, and what is said of it
     return Chart(
         name=name,
         kind=kind,
-        subject="",
         title=title,
         caption=caption,
         description=description,

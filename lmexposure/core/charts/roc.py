@@ -72,7 +72,6 @@ def roc_lines_chart(
     return Chart(
         name=name,
         kind=kind,
-        subject="",
         title=title,
         caption=caption,
         description=description.replace("{}", areas),

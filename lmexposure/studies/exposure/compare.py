@@ -46,9 +46,9 @@ if TYPE_CHECKING:
 
 _READ: frozenset[Place] = frozenset({"md", "html"})
 _SHOWN = ("median", "interval", "p_value", "exact", "guesses")
-# Of `MeasureOptions`: what decides how near an estimate comes to the exposure.
+# Of `MeasureSettings`: what decides how near an estimate comes to the exposure.
 _MEASURED = (
-    *("method", "draws", "extraction", "guesses"),
+    *("estimate", "draws", "extraction", "guesses"),
     *("budget_steps", "budget_seconds", "live_states", "quick"),
 )
 # Of `ContextRecord`: what decides a log-perplexity, whoever knew it.
@@ -143,7 +143,7 @@ def differences(
         _difference(_Side(results[0], key), _Side(result, key), names[0], name, level)
         for result, name in zip(results[1:], names[1:], strict=True)
         # A curve errs alike for a whole class, which no test of its canaries tells from memory.
-        if result.settings.method == results[0].settings.method != "skew_normal"
+        if result.settings.estimate == results[0].settings.estimate != "skew_normal"
         for key in _shared_classes(results[0], result)
     ]
     return _with_adjusted(found)

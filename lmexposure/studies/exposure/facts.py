@@ -7,7 +7,7 @@ them. The manifest has what was drawn, and a run goes on from the manifest in it
 import posixpath
 from collections.abc import Iterator, Mapping
 
-from lmexposure._settings import settings_of
+from lmexposure._settings import own_values, settings_of
 from lmexposure._style import (
     MISSING,
     Value,
@@ -23,8 +23,8 @@ from lmexposure._style import (
 from lmexposure.core import Fact
 from lmexposure.studies.exposure.files import RunFiles
 from lmexposure.studies.exposure.parts import BaseModelRecord
-from lmexposure.studies.exposure.record import MOST_SHOWN, ContextRecord, MeasureOptions, Validation
-from lmexposure.studies.exposure.run_record import SEVERAL, RunOptions, RunRecord
+from lmexposure.studies.exposure.record import MOST_SHOWN, ContextRecord, Validation
+from lmexposure.studies.exposure.run_record import SEVERAL, RunRecord
 from lmexposure.studies.setting_words import (
     RARE,
     flag_words,
@@ -67,12 +67,6 @@ _LOSS = {
 }
 _SEED_MEANING = "decides the secrets; left out: whoever has it and the formats can draw them"
 _FRESH_MEANING = "decides the secrets, and is in the manifest only; the training has another"
-
-
-def measure_settings(options: MeasureOptions) -> dict[str, Value]:
-    """Each setting of a measurement, by the name that it is given by."""
-    given = {"seed": "bootstrap_seed", "method": "estimate"}
-    return {given.get(name, name): value for name, value in options}
 
 
 def model_facts(run: RunFiles) -> tuple[Fact, ...]:
@@ -194,7 +188,7 @@ def chosen_facts(run: RunFiles) -> tuple[Fact, ...]:
     return tuple(_option_facts(record.settings, record.measure))
 
 
-def _option_facts(options: RunOptions | None, measure: MeasureOptions) -> Iterator[Fact]:
+def _option_facts(options: RunSettings | None, measure: MeasureSettings) -> Iterator[Fact]:
     """Training and measurement come before what was asked of the machine."""
     own = {} if options is None else run_settings(options)
     own.pop("seed", None)
@@ -206,14 +200,14 @@ def _option_facts(options: RunOptions | None, measure: MeasureOptions) -> Iterat
         yield from named_facts(options.training, settings_of(TrainingSettings), "training.")
         if not options.training:
             yield Fact(name="training", value="{}")
-    asked = measure_settings(measure)
+    asked = own_values(measure)
     left_out = [name for name in ("quick", "threads", "left_context") if not asked[name]]
     shown = {name: value for name, value in asked.items() if name not in left_out}
     yield from named_facts(shown, settings_of(MeasureSettings), "measure.")
     yield from named_facts({name: v for name, v in own.items() if name in machine}, declared)
 
 
-def _seed_facts(run: RunFiles, options: RunOptions, show: bool) -> Iterator[Fact]:
+def _seed_facts(run: RunFiles, options: RunSettings, show: bool) -> Iterator[Fact]:
     value, meaning = setting_value(options.seed), "decides the secrets and the training"
     if options.seed is None:
         value, meaning = "drawn fresh", _FRESH_MEANING
@@ -254,7 +248,7 @@ def command_of(run: RunFiles, *, show_seeds: bool = False) -> str:
     words += ["lmexposure run", *map(path_word, _corpus(run)), "--out", again]
     # What was asked of the machine is no setting of a run: the result says what it was.
     chosen = {
-        **measure_settings(record.measure),
+        **own_values(record.measure),
         **run_settings(record.settings),
         "threads": run.result.settings.threads,
     }
@@ -318,7 +312,7 @@ def _measure_command(run: RunFiles) -> str:
         # A template is a file that only its owner has.
         value = "TEMPLATE" if name == "chat_template" else getattr(context, name)
         words += flag_words("measure", _RUN[name], value)
-    words += _flags("measure", measure_settings(run.result.settings), show_seeds=True)
+    words += _flags("measure", own_values(run.result.settings), show_seeds=True)
     return " ".join(words)
 
 

@@ -145,14 +145,13 @@ def _white_box(path: Path, result: ResultNumbers) -> "WhiteBoxAudit | None":
 
 def _is_of(record: RunRecord, result: ResultNumbers) -> bool:
     """Whether a run.json can be of the measurement that it lies next to."""
-    asked = record.measure.model_copy(update={"threads": None})  # asked for there, used here
-    found = result.settings.model_copy(update={"threads": None})
+    asked = replace(record.measure, threads=None)  # asked for there, used here
+    found = replace(result.settings, threads=None)
     known = result.model.validation
     claim = None if known is None else known.claim
     if asked != found and claim is not None and asked.claimed_epsilon is None:
         # Held against what the training promised, as a run is where no claim was given.
-        promised = {"claimed_epsilon": claim.stated_epsilon, "delta": claim.delta}
-        asked = asked.model_copy(update=promised)
+        asked = replace(asked, claimed_epsilon=claim.stated_epsilon, delta=claim.delta)
     return asked == found and (record.training is None or _alike(record.training, result))
 
 

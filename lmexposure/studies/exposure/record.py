@@ -22,14 +22,10 @@ from pydantic import Field, model_validator
 from lmexposure._files import disk_errors, sha256_file
 from lmexposure._quantiles import ExposureEstimate
 from lmexposure._record import (
-    BigInteger,
     Count,
-    Delta,
-    Nats,
     NotNegative,
     Number,
     Positive,
-    Rate,
     Record,
     Rows,
     Sha256,
@@ -49,6 +45,7 @@ from lmexposure.studies.exposure.parts import (
     FormatResult,
     KindMembership,
 )
+from lmexposure.studies.settings import MeasureSettings
 
 if TYPE_CHECKING:
     from lmexposure.studies.exposure.scores import Scores
@@ -188,41 +185,6 @@ class CheckpointClass(Record):
     exact: Count  # how many of the ranks were counted exactly
 
 
-class MeasureOptions(Record):
-    """What was asked of the measurement: every setting that decides a number."""
-
-    # fills to compare with, per format; None: 10,000, or as many as there are
-    references: Count | None
-    revealed: Count  # extraction was tried with 0 to this many of the secret's characters given
-    # candidates that a beam kept; None: 100, or twice the canaries of the format
-    beam_width: Count | None
-    extraction: bool  # whether secrets were searched for at all
-    method: str  # which estimate of exposure was asked for; "auto" takes the best that there is
-    draws: Count  # fills drawn by importance, per format
-    guesses: Count  # the likeliest fills that best-first search was to find, per format
-    # model steps that the search of a format might take; None: by the model's size
-    budget_steps: BigInteger | None
-    # how long each search might take; None: no such end
-    budget_seconds: Annotated[float, Field(gt=0)] | None
-    live_states: Count | None  # model states that a search might hold at once
-    level: Rate  # coverage of every interval
-    bootstraps: Count  # refits behind the skew-normal curve's goodness, where it was asked for
-    permutations: Count  # shuffles behind each p-value against guessing
-    # of all bounds on epsilon together; those of chosen texts have half as much on top
-    significance: Rate
-    # of the pair (epsilon, delta) that is bounded; None: 0, and one that follows from the number of
-    # documents
-    delta: Delta | None
-    claimed_epsilon: Nats | None  # what was claimed of the training, in nats, with `delta`
-    quick: bool  # a first look, with a tenth of the references and of the search
-    seed: BigInteger  # of bootstraps and, with the hashes of manifest and weights, of permutations
-    # of the CPU, whose number decides the last bits of a score; None: not known
-    threads: Count | None
-    # what was said to be left of each text in the training: "bos", "eos", "none" or a text; None:
-    # nothing was said
-    left_context: str | None = None
-
-
 @dataclass(frozen=True, kw_only=True)
 class FoundShare:
     """Of how many secrets of a class an attacker finds some; higher = more memorised."""
@@ -256,8 +218,8 @@ class ResultNumbers(Study):
     """Of the scores.parquet next to it; None where there is none."""
     model: Model
     """What was measured."""
-    settings: MeasureOptions
-    """What was asked of the measurement."""
+    settings: MeasureSettings
+    """What was asked of the measurement; its `threads` are those that it was computed with."""
     formats: Rows[FormatResult]
     """In the manifest's order."""
     canaries: Rows[CanaryResult]

@@ -15,11 +15,9 @@ from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer, model_
 from lmexposure._files import PRIVATE, read_bytes, sha256_file
 from lmexposure._integrity import take_hash
 from lmexposure._record import (
-    BigInteger,
     Count,
     FileRecord,
     NotNegative,
-    Rate,
     Record,
     Rows,
     Sha256,
@@ -29,7 +27,8 @@ from lmexposure._record import (
 from lmexposure._style import visible
 from lmexposure.errors import ManifestError, ResultError
 from lmexposure.studies.dp import DpClaim
-from lmexposure.studies.exposure.record import LEAST_GAIN, MeasureOptions
+from lmexposure.studies.exposure.record import LEAST_GAIN
+from lmexposure.studies.settings import MeasureSettings, RunSettings
 
 # Between the names of several files or patterns in `RunRecord.corpus`: no name can hold it.
 SEVERAL = "\0"
@@ -44,52 +43,6 @@ def _name(path: Path) -> str:
 
 
 _Directory = Annotated[Path, BeforeValidator(_path), PlainSerializer(_name, when_used="json")]
-
-
-class RunOptions(Record):
-    """What was inserted and trained; a seed that was given is here, one of the coins never is."""
-
-    model: str  # "lstm", "gpt2-tiny", or a path or hub name that was fine-tuned
-    formats: Rows[str]  # names of shipped formats, or paths of format files
-    kinds: Rows[str]  # of canaries; `formats` are those of uniform fills
-    texts: str | None  # file of those of the kind "texts"; None: there was none
-    partner: Literal["coin", "always"]  # of near-duplicates: "coin" or "always"
-    canaries: Count | None  # per format and class of repetitions; None where coins decided
-    # with which each candidate went in; None where a fixed number did
-    inclusion_probability: Rate | None
-    candidates: Count | None  # per format and class, where coins decided
-    repetitions: Rows[Count]  # how often the canaries of each class were inserted
-    controls: Count  # per format, never inserted
-    witness: bool = False  # whether witnesses went in as well
-    # of secrets, positions, initial weights and the order of training; None: drawn fresh, and in
-    # the manifest alone
-    seed: BigInteger | None
-    layout: str | None  # what a document is, and what held them; None: found by the corpus's suffix
-    text_field: str  # the field that holds the text, where a document has fields
-    # prompt_field, completion_field: of records that are a prompt and its answer; None: not said
-    prompt_field: str | None = None
-    completion_field: str | None = None
-    # form, turn, loss, rendering, other_turn, system, chat_template, chat_date: of records with
-    # chats, what was asked for; None: as the corpus and the tokenizer have it
-    form: str | None
-    turn: str | None
-    loss: str | None
-    rendering: str | None
-    other_turn: str | None
-    system: str | None
-    chat_template: str | None = None
-    chat_date: str | None = None
-    existing: Literal["refuse", "set_aside"]  # what became of fills that the corpus held already
-    layers: Count  # of the LSTM
-    units: Count  # of each of its layers
-    # overrides of the model's training defaults, by name
-    training: dict[str, bool | int | float | str | Rows[int | float | str] | None]
-    device: str  # where the model was measured
-    dtype: str  # the precision in which it was
-    load_in: str | None  # "8bit" or "4bit" weights; None: as they were saved
-    device_map: str | None  # "auto" where the model was spread over devices; else None
-    offline: bool  # whether a hub name was looked up in the local cache alone
-    revision: str | None  # of a hub name; None: its default branch
 
 
 class TrainingResult(Record):
@@ -142,8 +95,10 @@ class RunRecord(FileRecord):
     # its path from the run's directory, or several paths or patterns with a NUL character between
     # them; None where it is not known
     corpus: str | None
-    settings: RunOptions | None  # what was inserted and trained; None of a measurement alone
-    measure: MeasureOptions  # what was asked of the measurement
+    # what was inserted and trained, with a seed that was given, but for that of the coins; None of
+    # a measurement alone
+    settings: RunSettings | None
+    measure: MeasureSettings  # what was asked of the measurement
     seconds: dict[str, NotNegative]  # how long each step took in the call that did it, by name
     # when the measuring ended, in UTC: "2026-11-22T06:30:00Z"; None before, and where no version
     # said
