@@ -14,7 +14,7 @@ from naive_insertion import BOM, begins, is_blank, lines_of
 from pyarrow.parquet import ParquetFile, ParquetWriter
 
 import lmexposure as lx
-from lmexposure.canaries.sidecars import sidecar_path
+from lmexposure.canaries.corpora.files import sidecar_path
 
 PIN = lx.Format(name="pin", template="My PIN is {digits:4}")
 # It begins with a hole, and is not ASCII.

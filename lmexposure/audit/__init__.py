@@ -20,10 +20,9 @@ if TYPE_CHECKING:
         wrapping_of,
     )
     from lmexposure.audit.directory import refuse_foreign
-    from lmexposure.audit.first_rows import RowsAhead, rows_ahead, template_difference
     from lmexposure.audit.identifier_comparison import natural_identifiers
     from lmexposure.audit.kinds import refuse_kinds_of_run
-    from lmexposure.audit.measurement import measure
+    from lmexposure.audit.measurement import measure, measure_checkpoints
     from lmexposure.audit.pipeline import (
         demo_corpus,
         demo_settings,
@@ -33,8 +32,14 @@ if TYPE_CHECKING:
     )
     from lmexposure.audit.privacy import epsilon, epsilon_of_columns
     from lmexposure.audit.training import check_private_training, train_corpus, training_settings
-    from lmexposure.audit.trajectory import measure_checkpoints
-    from lmexposure.audit.workload import Progress, Watcher, silent
+    from lmexposure.audit.workload import (
+        Progress,
+        RowsAhead,
+        Watcher,
+        rows_ahead,
+        silent,
+        template_difference,
+    )
     from lmexposure.studies import IdentifierSettings, MeasureSettings, RunSettings
 else:
     from lmexposure._lazy import lazy_face as _lazy_face

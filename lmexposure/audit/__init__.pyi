@@ -13,12 +13,10 @@ from lmexposure.audit.corpus import preview as preview
 from lmexposure.audit.corpus import share_warning as share_warning
 from lmexposure.audit.corpus import wrapping_of as wrapping_of
 from lmexposure.audit.directory import refuse_foreign as refuse_foreign
-from lmexposure.audit.first_rows import RowsAhead as RowsAhead
-from lmexposure.audit.first_rows import rows_ahead as rows_ahead
-from lmexposure.audit.first_rows import template_difference as template_difference
 from lmexposure.audit.identifier_comparison import natural_identifiers as natural_identifiers
 from lmexposure.audit.kinds import refuse_kinds_of_run as refuse_kinds_of_run
 from lmexposure.audit.measurement import measure as measure
+from lmexposure.audit.measurement import measure_checkpoints as measure_checkpoints
 from lmexposure.audit.pipeline import demo_corpus as demo_corpus
 from lmexposure.audit.pipeline import demo_settings as demo_settings
 from lmexposure.audit.pipeline import estimate_cost as estimate_cost
@@ -29,10 +27,12 @@ from lmexposure.audit.privacy import epsilon_of_columns as epsilon_of_columns
 from lmexposure.audit.training import check_private_training as check_private_training
 from lmexposure.audit.training import train_corpus as train_corpus
 from lmexposure.audit.training import training_settings as training_settings
-from lmexposure.audit.trajectory import measure_checkpoints as measure_checkpoints
 from lmexposure.audit.workload import Progress as Progress
+from lmexposure.audit.workload import RowsAhead as RowsAhead
 from lmexposure.audit.workload import Watcher as Watcher
+from lmexposure.audit.workload import rows_ahead as rows_ahead
 from lmexposure.audit.workload import silent as silent
+from lmexposure.audit.workload import template_difference as template_difference
 from lmexposure.studies import IdentifierSettings as IdentifierSettings
 from lmexposure.studies import MeasureSettings as MeasureSettings
 from lmexposure.studies import RunSettings as RunSettings

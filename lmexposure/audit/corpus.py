@@ -275,7 +275,7 @@ def _described(
             return replace(wrapping, template_sha256=sha256_bytes(template.encode()))
     if tokenizer is None:
         return wrapping
-    from lmexposure.audit.first_rows import rows_ahead  # brings torch
+    from lmexposure.audit.workload import rows_ahead  # brings torch
     from lmexposure.models import template_record, tokenizer_named
 
     if isinstance(tokenizer, str | Path):

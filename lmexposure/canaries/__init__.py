@@ -34,8 +34,10 @@ if TYPE_CHECKING:
         OF_RECORDS,
         SIDECAR_SUFFIX,
         FileCorpus,
+        Sidecar,
         corpus_files,
         guess_layout,
+        in_insertion_order,
         layout_for,
         layout_named,
         layout_of,
@@ -43,8 +45,18 @@ if TYPE_CHECKING:
         packing,
         read_documents,
         read_records,
+        read_sidecars,
     )
-    from lmexposure.canaries.documents import Inserted, insert
+    from lmexposure.canaries.documents import (
+        SPOOL,
+        Inserted,
+        insert,
+        insert_through,
+        is_stream,
+        kept_input,
+        refuse_inserted,
+        spooled,
+    )
     from lmexposure.canaries.fills import Fill, Found, find_fills
     from lmexposure.canaries.format import (
         ALWAYS,
@@ -62,14 +74,6 @@ if TYPE_CHECKING:
     from lmexposure.canaries.kinds import KINDS, Kind, Material
     from lmexposure.canaries.language import Language
     from lmexposure.canaries.manifest import CorpusRecord, Manifest
-    from lmexposure.canaries.pipe import (
-        SPOOL,
-        insert_through,
-        is_stream,
-        kept_input,
-        refuse_inserted,
-        spooled,
-    )
     from lmexposure.canaries.plan import (
         DEFAULT_REFERENCES,
         WITNESS,
@@ -81,15 +85,15 @@ if TYPE_CHECKING:
         witness_copies,
     )
     from lmexposure.canaries.recognition import recognise, wrapping_among
-    from lmexposure.canaries.removal import Removal, remove
     from lmexposure.canaries.rows import InsertionStep
-    from lmexposure.canaries.sidecars import Sidecar, in_insertion_order, read_sidecars
     from lmexposure.canaries.verification import (
         ClassCount,
         CorpusCount,
+        Removal,
         corpus_count,
         count_of,
         file_names,
+        remove,
     )
     from lmexposure.canaries.wrapping import FORMS, Wrapping
 else:

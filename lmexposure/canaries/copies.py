@@ -23,10 +23,13 @@ from lmexposure._written import refuse_foreign
 from lmexposure.canaries.corpora.files import (
     SIDECAR_SUFFIX,
     SIDECARS,
+    Copied,
     FileCorpus,
     FileLayout,
+    Sidecar,
     corpus_files,
     layout_for,
+    read_sidecars,
     refuse_sidecars,
 )
 from lmexposure.canaries.insertion import (
@@ -45,7 +48,6 @@ from lmexposure.canaries.insertion import (
 from lmexposure.canaries.manifest import Manifest
 from lmexposure.canaries.plan import Plan
 from lmexposure.canaries.row_schema import RowSchema
-from lmexposure.canaries.sidecars import Copied, Sidecar, read_sidecars
 from lmexposure.canaries.wrapping import Wrapping
 from lmexposure.errors import CorpusError, ResultError
 

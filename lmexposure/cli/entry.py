@@ -109,8 +109,7 @@ def _say_failure(failure: BaseException, *, debug: bool) -> None:
     """Say what ended a command: an error of ours, Ctrl-C, wrong usage, the disk, or a bug."""
     import typer
 
-    from lmexposure.cli.console import error, said, show_failure
-    from lmexposure.cli.long_work import STOPPED, Stopped
+    from lmexposure.cli.console import STOPPED, Stopped, error, said, show_failure
 
     match failure:
         case LmexposureError() | Stopped():
@@ -166,8 +165,7 @@ def _run() -> int:
     import typer
 
     from lmexposure.cli.app import app
-    from lmexposure.cli.console import error
-    from lmexposure.cli.long_work import STOPPED, Stopped
+    from lmexposure.cli.console import STOPPED, Stopped, error
 
     debug = _taken_out(DEBUG)
     try:

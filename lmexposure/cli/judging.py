@@ -22,6 +22,7 @@ from lmexposure._style import bits, count, number, setting_value, whole
 from lmexposure.cli.console import (
     PRIVATE_FILES,
     begin,
+    long_work,
     print_document,
     print_pairs,
     print_section,
@@ -30,7 +31,6 @@ from lmexposure.cli.console import (
     say_verdict,
     warn,
 )
-from lmexposure.cli.long_work import long_work
 from lmexposure.cli.options import EVERY, TAKEN, Given, asked, of_a_run, parsed
 from lmexposure.errors import FormatError, InputError, ModelError, SettingsError
 

@@ -11,9 +11,8 @@ import typer
 from lmexposure._settings import Function, whole_numbers
 from lmexposure._style import count, in_words, listed, number, short
 from lmexposure._style import reading as in_unit
-from lmexposure.cli.console import begin, print_pairs, say, show_study, warn
+from lmexposure.cli.console import begin, long_work, print_pairs, say, show_study, warn
 from lmexposure.cli.corpora import say_max_attainable, say_records, warn_of_share
-from lmexposure.cli.long_work import long_work
 from lmexposure.cli.options import TAKEN, Given, asked, opened, reading, refuse_swapped
 from lmexposure.errors import CorpusError, SettingsError
 

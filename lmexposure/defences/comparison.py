@@ -31,14 +31,16 @@ from lmexposure.canaries import (
     packing,
 )
 from lmexposure.core import REPORTS, Work, claimed
-from lmexposure.defences.attacks import (
+from lmexposure.defences.catalogue import (
+    Defence,
     adapted_attacks,
     attack_parts,
+    chosen,
     paid_level,
+    refuse_own,
     shows_less_p,
     strongest,
 )
-from lmexposure.defences.catalogue import Defence, chosen, refuse_own
 from lmexposure.errors import CorpusError, ResultError, SettingsError
 from lmexposure.statistics import CellRate, models_needed
 from lmexposure.studies import (

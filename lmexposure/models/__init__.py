@@ -32,7 +32,6 @@ if TYPE_CHECKING:
         template_sha256,
         training_rows,
     )
-    from lmexposure.models.checkpoints import Progress, ProgressCallback, damaged_model
     from lmexposure.models.dp_accounting import (
         Spent,
         epsilon_at_least,
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from lmexposure.models.dp_checker import DpCheck, dp_check
     from lmexposure.models.dp_randomness import DpBatches
     from lmexposure.models.dp_training import DpFinding
+    from lmexposure.models.dp_updates import TwoBatches, two_batches
     from lmexposure.models.encoding import (
         AnyContext,
         Context,
@@ -103,9 +103,9 @@ if TYPE_CHECKING:
         grow,
         new_token_texts,
     )
-    from lmexposure.models.one_document import TwoBatches, two_batches
     from lmexposure.models.packing import IGNORED, Packed, has_length, held_out, is_stream, pack
     from lmexposure.models.quantised import is_quantised, precision_notes
+    from lmexposure.models.trainer import Progress, ProgressCallback, damaged_model
     from lmexposure.models.training import check_private, train
     from lmexposure.models.weights import (
         check_embeddings_are_here,

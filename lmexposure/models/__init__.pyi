@@ -17,9 +17,6 @@ from lmexposure.models.chat_rows import row_context as row_context
 from lmexposure.models.chat_rows import template_record as template_record
 from lmexposure.models.chat_rows import template_sha256 as template_sha256
 from lmexposure.models.chat_rows import training_rows as training_rows
-from lmexposure.models.checkpoints import Progress as Progress
-from lmexposure.models.checkpoints import ProgressCallback as ProgressCallback
-from lmexposure.models.checkpoints import damaged_model as damaged_model
 from lmexposure.models.dp_accounting import Spent as Spent
 from lmexposure.models.dp_accounting import epsilon_at_least as epsilon_at_least
 from lmexposure.models.dp_accounting import epsilon_spent as epsilon_spent
@@ -29,6 +26,8 @@ from lmexposure.models.dp_checker import DpCheck as DpCheck
 from lmexposure.models.dp_checker import dp_check as dp_check
 from lmexposure.models.dp_randomness import DpBatches as DpBatches
 from lmexposure.models.dp_training import DpFinding as DpFinding
+from lmexposure.models.dp_updates import TwoBatches as TwoBatches
+from lmexposure.models.dp_updates import two_batches as two_batches
 from lmexposure.models.encoding import AnyContext as AnyContext
 from lmexposure.models.encoding import Context as Context
 from lmexposure.models.encoding import Placed as Placed
@@ -83,8 +82,6 @@ from lmexposure.models.new_tokens import check_learns as check_learns
 from lmexposure.models.new_tokens import check_tokens as check_tokens
 from lmexposure.models.new_tokens import grow as grow
 from lmexposure.models.new_tokens import new_token_texts as new_token_texts
-from lmexposure.models.one_document import TwoBatches as TwoBatches
-from lmexposure.models.one_document import two_batches as two_batches
 from lmexposure.models.packing import IGNORED as IGNORED
 from lmexposure.models.packing import Packed as Packed
 from lmexposure.models.packing import has_length as has_length
@@ -93,6 +90,9 @@ from lmexposure.models.packing import is_stream as is_stream
 from lmexposure.models.packing import pack as pack
 from lmexposure.models.quantised import is_quantised as is_quantised
 from lmexposure.models.quantised import precision_notes as precision_notes
+from lmexposure.models.trainer import Progress as Progress
+from lmexposure.models.trainer import ProgressCallback as ProgressCallback
+from lmexposure.models.trainer import damaged_model as damaged_model
 from lmexposure.models.training import check_private as check_private
 from lmexposure.models.training import train as train
 from lmexposure.models.weights import check_embeddings_are_here as check_embeddings_are_here

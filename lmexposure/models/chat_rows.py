@@ -19,8 +19,15 @@ from numpy.typing import NDArray
 from lmexposure._files import sha256_bytes
 from lmexposure.canaries import Wrapping
 from lmexposure.errors import CorpusError, InputError, ModelError
-from lmexposure.models.answers import answer_spans, probe_beside
-from lmexposure.models.encoding import Context, Row, check_fast, encode_rows, shared
+from lmexposure.models.encoding import (
+    Context,
+    Row,
+    answer_spans,
+    check_fast,
+    encode_rows,
+    probe_beside,
+    shared,
+)
 
 _AT_ONCE = 1_000  # records
 _PROBE = probe_beside()

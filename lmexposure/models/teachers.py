@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from lmexposure.canaries import derive_seed
 from lmexposure.errors import ModelError
-from lmexposure.models.checkpoints import Progress, ProgressCallback
 from lmexposure.models.load import LoadedModel, load_model
 from lmexposure.models.methods import PlainTraining, Setup
 from lmexposure.models.packing import Batches, Packed, SomeRows
+from lmexposure.models.trainer import Progress, ProgressCallback
 from lmexposure.studies import OF_METHOD, PLAIN, TrainingSettings
 
 TEACHERS = "teachers"  # a directory each, while the training is under way

@@ -15,13 +15,6 @@ from lmexposure._integrity import file_hashes, say_rebuilt, write_hashed
 from lmexposure._written import check, refuse_foreign, study
 from lmexposure.canaries import Wrapping
 from lmexposure.errors import CorpusError, ModelError, ResultError, SettingsError
-from lmexposure.models.checkpoints import (
-    BEGINS_ANEW,
-    CheckpointDirectory,
-    Counters,
-    ProgressCallback,
-    damaged_model,
-)
 from lmexposure.models.dp_checker import DpCheck
 from lmexposure.models.dp_sgd import DpSgd
 from lmexposure.models.load import LoadedModel, check_fit
@@ -57,7 +50,15 @@ from lmexposure.models.teachers import (
     rows_to_sample,
     shifted,
 )
-from lmexposure.models.trainer import Trainer, set_dropout
+from lmexposure.models.trainer import (
+    BEGINS_ANEW,
+    CheckpointDirectory,
+    Counters,
+    ProgressCallback,
+    Trainer,
+    damaged_model,
+    set_dropout,
+)
 from lmexposure.models.weights import computing_threads, threads_for, warn_imitated, weights_sha256
 from lmexposure.studies import (
     DISTILLATION,

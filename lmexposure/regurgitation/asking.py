@@ -16,8 +16,8 @@ import numpy as np
 from lmexposure._files import canonical_json
 from lmexposure.audit import Progress
 from lmexposure.core import Encoded, Work
-from lmexposure.regurgitation.controls import Asked
 from lmexposure.regurgitation.runs import Run
+from lmexposure.regurgitation.table import Asked
 from lmexposure.regurgitation.windows import Windows
 from lmexposure.scoring import (
     DecodingRule,

@@ -18,18 +18,16 @@ from lmexposure.core import REPORTS, Held, JsonValue, Work, claimed
 from lmexposure.errors import CorpusError, ModelError, ResultError, SettingsError
 from lmexposure.models import LoadedModel, tokenizer_sha256
 from lmexposure.regurgitation.asking import Asking
-from lmexposure.regurgitation.controls import (
+from lmexposure.regurgitation.corpus_index import fold, free_record, look_up
+from lmexposure.regurgitation.runs import Run, document_runs, longest, own_texts, units
+from lmexposure.regurgitation.table import (
     Asked,
+    Evidence,
+    described,
     encoded_by,
     group_test,
     reference_runs,
     run_test,
-)
-from lmexposure.regurgitation.corpus_index import fold, free_record, look_up
-from lmexposure.regurgitation.runs import Run, document_runs, longest, own_texts, units
-from lmexposure.regurgitation.table import (
-    Evidence,
-    described,
     warnings_of,
     worse_than_guessing,
 )

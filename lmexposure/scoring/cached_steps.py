@@ -20,7 +20,7 @@ from torch import Tensor
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
 from lmexposure.errors import ModelError
-from lmexposure.scoring.lm_head import LmHead
+from lmexposure.scoring.forward import LmHead
 from lmexposure.scoring.runtime import EvaluationMode, Floats, Ints, fused_activations
 
 # Rows computed at once, and the memory for what a layer attends to then. On a CPU activations stay

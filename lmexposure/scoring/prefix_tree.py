@@ -24,7 +24,7 @@ from torch import Tensor
 from transformers import DynamicCache
 
 from lmexposure.core import Encoded
-from lmexposure.scoring.lm_head import LmHead
+from lmexposure.scoring.forward import LmHead
 from lmexposure.scoring.runtime import Bools, Floats, Ints
 from lmexposure.scoring.steps import Steps
 

@@ -23,7 +23,7 @@ from torch import Tensor
 from lmexposure.core import Stepping
 from lmexposure.models import LstmForCausalLM
 from lmexposure.scoring.cached_steps import CachedSteps, PathSteps
-from lmexposure.scoring.lm_head import working
+from lmexposure.scoring.forward import working
 from lmexposure.scoring.runtime import (
     LN2,
     MODEL_FAILURES,

@@ -100,7 +100,6 @@ if TYPE_CHECKING:
         longer_runs,
         shuffled_groups_p,
     )
-    from lmexposure.statistics.document_privacy import document_epsilons
     from lmexposure.statistics.exact import (
         CertifiedExposure,
         ExactExposure,
@@ -160,7 +159,12 @@ if TYPE_CHECKING:
         roc_curve,
         tpr_at_fpr,
     )
-    from lmexposure.statistics.privacy import ScoreClass, privacy_of, score_classes
+    from lmexposure.statistics.privacy import (
+        ScoreClass,
+        document_epsilons,
+        privacy_of,
+        score_classes,
+    )
     from lmexposure.statistics.results import (
         GUESSING,
         AreaUnderCurve,

@@ -80,7 +80,6 @@ from lmexposure.statistics.document_groups import false_shares as false_shares
 from lmexposure.statistics.document_groups import length_strata as length_strata
 from lmexposure.statistics.document_groups import longer_runs as longer_runs
 from lmexposure.statistics.document_groups import shuffled_groups_p as shuffled_groups_p
-from lmexposure.statistics.document_privacy import document_epsilons as document_epsilons
 from lmexposure.statistics.exact import CertifiedExposure as CertifiedExposure
 from lmexposure.statistics.exact import ExactExposure as ExactExposure
 from lmexposure.statistics.exact import certified_exposure as certified_exposure
@@ -130,6 +129,7 @@ from lmexposure.statistics.membership import membership_metrics as membership_me
 from lmexposure.statistics.membership import roc_curve as roc_curve
 from lmexposure.statistics.membership import tpr_at_fpr as tpr_at_fpr
 from lmexposure.statistics.privacy import ScoreClass as ScoreClass
+from lmexposure.statistics.privacy import document_epsilons as document_epsilons
 from lmexposure.statistics.privacy import privacy_of as privacy_of
 from lmexposure.statistics.privacy import score_classes as score_classes
 from lmexposure.statistics.results import GUESSING as GUESSING

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
         DefenceTry,
         alike_to,
     )
-    from lmexposure.studies.defences_settings import COMPARING, DefencesSettings
     from lmexposure.studies.dp import NOT_COVERED, DocumentPrivacy, DpClaim
     from lmexposure.studies.exposure.files import Evaluation, RunFiles, read_look
     from lmexposure.studies.exposure.model_card import card_with_results, save_card
@@ -72,14 +71,6 @@ if TYPE_CHECKING:
         write_score_table,
     )
     from lmexposure.studies.exposure.tables import privacy_sections
-    from lmexposure.studies.federated_settings import (
-        CANIFE,
-        FEDERATED,
-        CanifeSettings,
-        CanifeStudySettings,
-        FederatedSettings,
-    )
-    from lmexposure.studies.identifier_settings import IDENTIFIERS, IdentifierSettings
     from lmexposure.studies.identifiers import (
         IdentifierClaim,
         IdentifierClass,
@@ -135,10 +126,20 @@ if TYPE_CHECKING:
         Utility,
         WorstText,
     )
-    from lmexposure.studies.sweep_settings import ATTACKS, READS, SCORES, SWEEPING, SweepSettings
+    from lmexposure.studies.sweep_settings import (
+        ATTACKS,
+        COMPARING,
+        READS,
+        SCORES,
+        SWEEPING,
+        DefencesSettings,
+        SweepSettings,
+    )
     from lmexposure.studies.training_settings import (
+        CANIFE,
         DISTILLATION,
         DP_SGD,
+        FEDERATED,
         GOLDFISH,
         HAMP,
         OF_METHOD,
@@ -146,6 +147,9 @@ if TYPE_CHECKING:
         RELAXLOSS,
         SELENA,
         TRAINING,
+        CanifeSettings,
+        CanifeStudySettings,
+        FederatedSettings,
         TrainingSettings,
     )
     from lmexposure.studies.verbatim import VerbatimRecord
@@ -164,7 +168,12 @@ if TYPE_CHECKING:
         VerbatimRun,
         VerbatimWindows,
     )
-    from lmexposure.studies.verbatim_settings import VERBATIM, VerbatimSettings
+    from lmexposure.studies.verbatim_settings import (
+        IDENTIFIERS,
+        VERBATIM,
+        IdentifierSettings,
+        VerbatimSettings,
+    )
     from lmexposure.studies.white_box import WhiteBoxAudit, WhiteBoxBounds
 else:
     from lmexposure._lazy import lazy_face as _lazy_face

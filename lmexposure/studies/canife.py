@@ -38,7 +38,7 @@ from lmexposure.core import (
     met_outcome,
 )
 from lmexposure.core import Number as MainNumber
-from lmexposure.studies.federated_settings import CanifeSettings, FederatedSettings
+from lmexposure.studies.training_settings import CanifeSettings, FederatedSettings
 
 if TYPE_CHECKING:
     from lmexposure.core.charts import Chart

@@ -49,8 +49,7 @@ from lmexposure.core import (
     met_outcome,
 )
 from lmexposure.core import Number as MainNumber
-from lmexposure.studies.defences_settings import DefencesSettings
-from lmexposure.studies.sweep_settings import SCORES
+from lmexposure.studies.sweep_settings import SCORES, DefencesSettings
 
 if TYPE_CHECKING:
     from lmexposure.core.charts import Chart

@@ -1,10 +1,11 @@
-"""What a person may choose of a look for memorised text."""
+"""What a person may choose of looks at a corpus: for memorised text, and for its identifiers."""
 
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from lmexposure._settings import SEED, Settings, choice, part, setting, whole, whole_numbers
-from lmexposure._validate import coverage, fraction, integer, positive
+from lmexposure._validate import coverage, fraction, integer, positive, text
+from lmexposure.canaries import ADAPTERS, layouts_listed
 from lmexposure.errors import SettingsError
 from lmexposure.studies.settings import RunSettings
 
@@ -157,3 +158,35 @@ class VerbatimSettings(Settings):
     def resolved(self) -> "VerbatimSettings":
         """The same, with the tokens between two windows: what the record of a look says of them."""
         return replace(self, stride=self.stride or self.suffix_tokens)
+
+
+IDENTIFIERS = "Identifiers"  # the panel of a command's help
+_LOADING = ("device", "dtype", "offline", "revision")
+_FEWEST_DRAWS = 99  # of fewer, not even the lowest rank is among the lowest 1 %
+
+
+@dataclass(frozen=True, kw_only=True)
+class IdentifierSettings(Settings):
+    """How identifiers of a corpus are looked for and compared."""
+
+    PANEL: ClassVar[str] = IDENTIFIERS
+
+    draws: int = setting(
+        999, "fresh draws in the place of each identifier", rule=whole(_FEWEST_DRAWS)
+    )
+    most: int = setting(1000, "identifiers to compare, chosen at random among all", rule=whole(1))
+    left: int = setting(
+        200, "characters in front of each that a model reads, at most", rule=whole(0)
+    )
+    seed: int = setting(0, "seed of the choice and of the draws", rule=SEED)
+    layout: str | None = setting(
+        None,
+        f"what a document is: {layouts_listed(hints=True)}",
+        rule=choice(*ADAPTERS),
+        usual="by the file's suffix, else lines",
+    )
+    text_field: str = setting("text", "the field of a record that holds the text", rule=text)
+    run: RunSettings = field(
+        default=RunSettings(), metadata=part(RunSettings, names=_LOADING, recorded=False)
+    )
+    """How both models are loaded."""

@@ -38,9 +38,8 @@ from lmexposure.studies import (
     Utility,
     WorstText,
 )
-from lmexposure.sweeps.counterfactual import counterfactual_of
+from lmexposure.sweeps.counterfactual import counterfactual_of, power_of
 from lmexposure.sweeps.matrices import Flags, Floats, Matrices
-from lmexposure.sweeps.power import power_of
 from lmexposure.sweeps.rates import (
     Group,
     PerText,

@@ -19,7 +19,7 @@ from lmexposure.audit import MeasureSettings, RunSettings, insert_corpus, measur
 from lmexposure.audit.directory import MeasurementDirectory
 from lmexposure.canaries import Plan, insert_files
 from lmexposure.errors import FileError, ModelError, ResultError
-from lmexposure.models.checkpoints import CheckpointDirectory
+from lmexposure.models.trainer import CheckpointDirectory
 from lmexposure.scoring import load_for_measuring
 from lmexposure.studies import Result
 

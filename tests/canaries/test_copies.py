@@ -32,9 +32,9 @@ from lmexposure.canaries import (
     read_sidecars,
 )
 from lmexposure.canaries import insertion as engine
+from lmexposure.canaries.corpora.files import sidecar_path
 from lmexposure.canaries.insertion import Merge, draw
-from lmexposure.canaries.removal import remove_from_files
-from lmexposure.canaries.sidecars import sidecar_path
+from lmexposure.canaries.verification import remove_from_files
 from lmexposure.errors import CorpusError, FileError, ResultError
 
 PIN = Format(name="pin", template="My PIN is {digits:4}")

@@ -16,9 +16,8 @@ from random_corpora import PIN, Written, parquet_bytes, row_groups
 import lmexposure as lx
 from lmexposure import insert, remove
 from lmexposure.canaries import CorpusCount, Manifest, Plan, insert_files, layout_named
-from lmexposure.canaries.removal import remove_from_files
-from lmexposure.canaries.sidecars import sidecar_path
-from lmexposure.canaries.verification import count_files
+from lmexposure.canaries.corpora.files import sidecar_path
+from lmexposure.canaries.verification import count_files, remove_from_files
 from lmexposure.errors import CorpusError, FileError
 
 PLAN = Plan(formats=(PIN,), canaries=3, repetitions=(1, 2), controls=2, seed=4, witness=False)

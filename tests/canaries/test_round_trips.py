@@ -46,7 +46,7 @@ from random_corpora import (
 
 import lmexposure as lx
 from lmexposure.canaries import read_documents
-from lmexposure.canaries.sidecars import sidecar_path
+from lmexposure.canaries.corpora.files import sidecar_path
 
 # How often each container is drawn: 500 corpora in all.
 FILES = {"lines": 90, "paragraphs": 75, "jsonl": 75, "parquet": 50}

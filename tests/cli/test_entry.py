@@ -12,7 +12,7 @@ from typer.main import get_command
 import lmexposure
 from lmexposure.cli import entry
 from lmexposure.cli.app import PanelCommand, app
-from lmexposure.cli.long_work import Stopped
+from lmexposure.cli.console import Stopped
 
 
 def test_the_installed_command_and_the_module_are_one() -> None:

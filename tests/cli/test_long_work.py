@@ -18,8 +18,7 @@ from lmexposure._forecast import Phase, Remaining
 from lmexposure._style import in_words
 from lmexposure.audit.workload import Watcher
 from lmexposure.cli import entry, work
-from lmexposure.cli.console import Bars
-from lmexposure.cli.long_work import LongWork, Stopped, long_work
+from lmexposure.cli.console import Bars, LongWork, Stopped, long_work
 
 SEVERAL = [
     Phase(what="scoring a", kind="scoring", work=1_000.0),

@@ -129,7 +129,7 @@ def test_a_disk_that_refuses_leaves_nothing(
 
     for command in ("insert", "run"):
         with monkeypatch.context() as patch:
-            patch.setattr("lmexposure.canaries.pipe.shutil.copyfileobj", full)
+            patch.setattr("lmexposure.canaries.documents.shutil.copyfileobj", full)
             refused = pipe(text, command, "-", "--out", "o", *PLAN).outcome
         assert (refused.code, "No space left" in refused.err) == (3, True), refused.err
         assert not Path("o").exists()

@@ -18,7 +18,7 @@ import lmexposure.defences.driver
 from lmexposure.audit import training_settings
 from lmexposure.core import Work
 from lmexposure.defences import compare_defences, prepare_comparison
-from lmexposure.defences.attacks import (
+from lmexposure.defences.catalogue import (
     adapted_attacks,
     attack_parts,
     of_kept_tokens,

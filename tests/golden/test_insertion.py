@@ -27,7 +27,7 @@ from lmexposure.canaries import (
     preview_insertion,
     read_documents,
 )
-from lmexposure.canaries.sidecars import sidecar_path
+from lmexposure.canaries.corpora.files import sidecar_path
 from lmexposure.canaries.verification import count_files
 from lmexposure.errors import CorpusError
 

@@ -21,7 +21,7 @@ from lmexposure._files import atomic_directory
 from lmexposure._integrity import write_sealed
 from lmexposure._written import study
 from lmexposure.errors import FileError, ResultError
-from lmexposure.models.checkpoints import CheckpointDirectory, Counters
+from lmexposure.models.trainer import CheckpointDirectory, Counters
 
 STATE = {"weight": torch.arange(3.0)}
 

@@ -20,7 +20,7 @@ from scipy import stats
 from lmexposure.core import Encoded, Part
 from lmexposure.errors import CorpusError
 from lmexposure.models import Placed
-from lmexposure.regurgitation import CorpusIndex, asking, controls, look, look_up, verbatim
+from lmexposure.regurgitation import CorpusIndex, asking, look, look_up, table, verbatim
 from lmexposure.regurgitation import runs as following
 from lmexposure.regurgitation.runs import SHARED, Run, own_texts, units
 from lmexposure.regurgitation.table import described, extractable_share
@@ -208,8 +208,8 @@ def test_nothing_is_found_where_nothing_was_read(
     monkeypatch.setattr(Part, "write", lambda *_: None)
     monkeypatch.setattr(VerbatimRecord, "write", lambda *_, **__: None)
     monkeypatch.setattr(VerbatimPassages, "write", lambda *_, **__: None)
-    monkeypatch.setattr(controls, "longer_runs", partial(longer_runs, permutations=199))
-    monkeypatch.setattr(controls, "shuffled_groups_p", partial(shuffled_groups_p, permutations=199))
+    monkeypatch.setattr(table, "longer_runs", partial(longer_runs, permutations=199))
+    monkeypatch.setattr(table, "shuffled_groups_p", partial(shuffled_groups_p, permutations=199))
     monkeypatch.setattr(
         case.loaded.model, "space", case.loaded.tokenizer(" ")["input_ids"][-1], raising=False
     )

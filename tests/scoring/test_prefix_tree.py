@@ -6,7 +6,7 @@ from scoring.families import family
 
 from lmexposure.core import Encoded
 from lmexposure.scoring import prefix_tree
-from lmexposure.scoring.lm_head import LmHead
+from lmexposure.scoring.forward import LmHead
 from lmexposure.scoring.prefix_tree import PackedNodes, SortedTexts
 
 ROWS = st.lists(st.lists(st.integers(0, 3), min_size=2, max_size=7), min_size=1, max_size=12)

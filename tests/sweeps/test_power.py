@@ -8,7 +8,7 @@ from made_matrices import made_matrices, made_models, made_plan
 
 from lmexposure.studies import SweepPower
 from lmexposure.sweeps import analyse
-from lmexposure.sweeps.power import kind_of
+from lmexposure.sweeps.counterfactual import kind_of
 
 _MODELS, _EACH = 64, 20
 _CHOSEN = ("new_token", "near_duplicate")

@@ -23,9 +23,8 @@ from lmexposure.canaries import (
 )
 from lmexposure.canaries.corpora import tables
 from lmexposure.canaries.corpora.tables import TableLayout, TablePart
-from lmexposure.canaries.removal import remove_from_files
 from lmexposure.canaries.row_schema import RowSchema
-from lmexposure.canaries.verification import count_files
+from lmexposure.canaries.verification import count_files, remove_from_files
 from lmexposure.errors import CorpusError
 
 PIN = Format(name="pin", template="My PIN is {digits:4}")
