@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from lmexposure.scoring.base_model import BaseModel, base_of, load_base, own_base
+    from lmexposure.scoring.beginnings import Beginning, find_beginning
     from lmexposure.scoring.branch_and_bound import BranchAndBound, Budget, Leaves
     from lmexposure.scoring.cached_steps import CachedSteps, PathSteps
     from lmexposure.scoring.exact_search import (
@@ -42,13 +43,7 @@ if TYPE_CHECKING:
         next_token_steps,
         step_pace,
     )
-    from lmexposure.scoring.token_spaces import (
-        Beginning,
-        Continuations,
-        TokenSpace,
-        find_beginning,
-        token_space,
-    )
+    from lmexposure.scoring.token_spaces import Continuations, TokenSpace, token_space
     from lmexposure.scoring.torch_model import (
         AnyModel,
         TorchModel,

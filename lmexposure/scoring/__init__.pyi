@@ -4,6 +4,8 @@ from lmexposure.scoring.base_model import BaseModel as BaseModel
 from lmexposure.scoring.base_model import base_of as base_of
 from lmexposure.scoring.base_model import load_base as load_base
 from lmexposure.scoring.base_model import own_base as own_base
+from lmexposure.scoring.beginnings import Beginning as Beginning
+from lmexposure.scoring.beginnings import find_beginning as find_beginning
 from lmexposure.scoring.branch_and_bound import BranchAndBound as BranchAndBound
 from lmexposure.scoring.branch_and_bound import Budget as Budget
 from lmexposure.scoring.branch_and_bound import Leaves as Leaves
@@ -45,10 +47,8 @@ from lmexposure.scoring.steps import Steps as Steps
 from lmexposure.scoring.steps import WholeSteps as WholeSteps
 from lmexposure.scoring.steps import next_token_steps as next_token_steps
 from lmexposure.scoring.steps import step_pace as step_pace
-from lmexposure.scoring.token_spaces import Beginning as Beginning
 from lmexposure.scoring.token_spaces import Continuations as Continuations
 from lmexposure.scoring.token_spaces import TokenSpace as TokenSpace
-from lmexposure.scoring.token_spaces import find_beginning as find_beginning
 from lmexposure.scoring.token_spaces import token_space as token_space
 from lmexposure.scoring.torch_model import AnyModel as AnyModel
 from lmexposure.scoring.torch_model import TorchModel as TorchModel

@@ -20,8 +20,7 @@ from torch import Tensor
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
 from lmexposure.errors import ModelError
-from lmexposure.scoring.forward import LmHead
-from lmexposure.scoring.runtime import EvaluationMode, Floats, Ints, fused_activations
+from lmexposure.scoring.runtime import EvaluationMode, Floats, Ints, LmHead, fused_activations
 
 # Rows computed at once, and the memory for what a layer attends to then. On a CPU activations stay
 # in its cache; but fewer rows than these would read the weights once more for little work.

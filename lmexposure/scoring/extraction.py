@@ -22,11 +22,11 @@ from lmexposure._validate import integer
 from lmexposure.canaries import Format
 from lmexposure.errors import InputError, ModelError
 from lmexposure.models import AnyContext, context_window, encode_in_context
+from lmexposure.scoring.beginnings import find_beginning, refuse_no_beginning
 from lmexposure.scoring.branch_and_bound import refuse_nan
 from lmexposure.scoring.runtime import Bools, Floats, Ints, module_of
 from lmexposure.scoring.spelling import ByteLanguage, Vocabulary
 from lmexposure.scoring.steps import RecomputedSteps, Steps, next_token_steps
-from lmexposure.scoring.token_spaces import find_beginning, refuse_no_beginning
 
 # Known bytes to be spelled, state of the format's bytes, whether a token begins here.
 _Reading = tuple[bytes, int, bool]

@@ -24,8 +24,7 @@ from torch import Tensor
 from transformers import DynamicCache
 
 from lmexposure.core import Encoded
-from lmexposure.scoring.forward import LmHead
-from lmexposure.scoring.runtime import Bools, Floats, Ints
+from lmexposure.scoring.runtime import Bools, Floats, Ints, LmHead
 from lmexposure.scoring.steps import Steps
 
 _NO_TOKEN = -1

@@ -23,7 +23,6 @@ from torch import Tensor
 from lmexposure.core import Stepping
 from lmexposure.models import LstmForCausalLM
 from lmexposure.scoring.cached_steps import CachedSteps, PathSteps
-from lmexposure.scoring.forward import working
 from lmexposure.scoring.runtime import (
     LN2,
     MODEL_FAILURES,
@@ -33,6 +32,7 @@ from lmexposure.scoring.runtime import (
     evaluation_mode,
     failure_text,
     rounding_bits,
+    working,
 )
 
 # (state to advance, its rows); what a walk does: fork, repeat, drop, come back.

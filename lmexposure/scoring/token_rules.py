@@ -15,14 +15,9 @@ import numpy as np
 
 from lmexposure.canaries import Format
 from lmexposure.models import AnyContext, encode_documents, encode_in_context
+from lmexposure.scoring.beginnings import Surroundings, literal_tokens, shared_tokens, surroundings
 from lmexposure.scoring.runtime import Bools, Floats, Ints
 from lmexposure.scoring.spelling import ByteLanguage, Vocabulary, children_first
-from lmexposure.scoring.token_spaces import (
-    Surroundings,
-    literal_tokens,
-    shared_tokens,
-    surroundings,
-)
 
 if TYPE_CHECKING:
     from lmexposure.scoring.bpe_merges import PairGraph

@@ -18,7 +18,7 @@ from lmexposure.canaries import Format
 from lmexposure.errors import InputError, ModelError, NumericalError, SettingsError
 from lmexposure.models import encode_in_context
 from lmexposure.scoring import Extractor, SecretSearch, beam_width, log_perplexity
-from lmexposure.scoring.token_spaces import shared_tokens
+from lmexposure.scoring.beginnings import shared_tokens
 
 PIN = Format(name="pin", template="My PIN is {digits:2}")
 WORDS = Format(

@@ -3,8 +3,8 @@ import pytest
 import torch
 from scoring.families import VOCABULARY, family
 
-from lmexposure.scoring import forward
-from lmexposure.scoring.forward import LmHead
+from lmexposure.scoring import runtime
+from lmexposure.scoring.runtime import LmHead
 
 IDS = [3, 1, 4, 1, 5, 9, 2, 6]
 
@@ -22,8 +22,8 @@ def _expected(model: torch.nn.Module, ids: list[int]) -> torch.Tensor:
 def test_gives_the_models_own_bits_in_blocks(
     kind: str, block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(forward._BLOCK, "cpu", block)
-    monkeypatch.setattr(forward, "_ROWS", 5)
+    monkeypatch.setitem(runtime._BLOCK, "cpu", block)
+    monkeypatch.setattr(runtime, "_ROWS", 5)
     model = family(kind)
     readout = LmHead(model, IDS)
     assert readout.split

@@ -6,8 +6,8 @@ from scoring.families import family
 
 from lmexposure.core import Encoded
 from lmexposure.scoring import prefix_tree
-from lmexposure.scoring.forward import LmHead
 from lmexposure.scoring.prefix_tree import PackedNodes, SortedTexts
+from lmexposure.scoring.runtime import LmHead
 
 ROWS = st.lists(st.lists(st.integers(0, 3), min_size=2, max_size=7), min_size=1, max_size=12)
 

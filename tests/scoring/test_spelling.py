@@ -7,6 +7,7 @@ from tiny import byte_level_bpe, characters, sentence_piece_bpe, word_piece
 from lmexposure.canaries import Format
 from lmexposure.models import AnyContext, Context, encode_in_context
 from lmexposure.scoring import Beginning, Vocabulary, find_beginning, spelling
+from lmexposure.scoring.beginnings import shared_tokens
 from lmexposure.scoring.spelling import (
     FALLBACK,
     ByteLanguage,
@@ -15,7 +16,6 @@ from lmexposure.scoring.spelling import (
     Texts,
     completion,
 )
-from lmexposure.scoring.token_spaces import shared_tokens
 
 
 def test_word_pieces_spell_the_lowered_text_behind_a_space() -> None:

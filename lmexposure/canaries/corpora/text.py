@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lmexposure.canaries.corpora.files import open_content, packed_writer
-from lmexposure.canaries.corpora.no_text import check_text
 from lmexposure.canaries.fills import Sought
 from lmexposure.canaries.insertion import Merged, Same, Taken, Written
+from lmexposure.canaries.recognition import check_text
 from lmexposure.canaries.row_schema import RowSchema
 from lmexposure.errors import CorpusError
 
