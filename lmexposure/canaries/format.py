@@ -21,7 +21,7 @@ from lmexposure.canaries.template import CheckDigit, Literal, Part, clean_lists,
 from lmexposure.errors import FormatError
 
 if TYPE_CHECKING:
-    from lmexposure.canaries.fills import TextSearch
+    from lmexposure.canaries.text_search import TextSearch
 
     Lists = Mapping[str, Sequence[str]]
 else:  # what became of them
@@ -193,7 +193,7 @@ class Format(Checked):
     @cached_property
     def search(self) -> "TextSearch":
         """Finds chosen texts in data."""
-        from lmexposure.canaries.fills import TextSearch  # brings numpy: no help waits for it
+        from lmexposure.canaries.text_search import TextSearch  # brings numpy: no help waits for it
 
         return TextSearch(self.texts)
 

@@ -345,7 +345,7 @@ def _drawn(texts: Sequence[str], material: Material) -> list[str]:
 
 def held_in(texts: Sequence[str], documents: Iterable[str]) -> set[str]:
     """Which of the texts are part of a document."""
-    from lmexposure.canaries.fills import TextSearch  # brings numpy: no help waits for it
+    from lmexposure.canaries.text_search import TextSearch  # brings numpy: no help waits for it
 
     search, waiting = TextSearch(texts), iter(documents)
     held: set[str] = set()

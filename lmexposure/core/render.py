@@ -236,7 +236,7 @@ def _html(text: str) -> str:
 
 def as_page(document: Document) -> str:
     """One HTML page."""
-    from lmexposure.core.report import filled_page  # brings jinja2
+    from lmexposure.core.page import filled_page  # brings jinja2
 
     sections = [_Drawn.of(section) for section in document.on("html")]
     return filled_page("study.html.jinja", document=document, sections=sections)

@@ -17,8 +17,7 @@ from transformers import TrainerCallback
 from lmexposure.canaries import Manifest, Wrapping
 from lmexposure.core import Encoded
 from lmexposure.errors import InputError, SettingsError
-from lmexposure.integrations.delivery_report import Delivery, DeliveryReport
-from lmexposure.integrations.tokenised import Hit, TokenSearch
+from lmexposure.integrations.delivery_report import Delivery, DeliveryReport, Hit, TokenSearch
 from lmexposure.integrations.wrapped_scoring import encode_wrapped
 from lmexposure.models import IGNORED, has_length
 from lmexposure.scoring import from_all, in_loader_worker

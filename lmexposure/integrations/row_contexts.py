@@ -19,8 +19,7 @@ from lmexposure._style import count
 from lmexposure.canaries import Manifest, Wrapping
 from lmexposure.errors import CorpusError
 from lmexposure.integrations.delivered import DeliveredCounter
-from lmexposure.integrations.delivery_report import Delivery, DeliveryReport, lost_copies
-from lmexposure.integrations.tokenised import Hit
+from lmexposure.integrations.delivery_report import Delivery, DeliveryReport, Hit, lost_copies
 from lmexposure.models import Context, encode_rows, tokenizer_sha256
 from lmexposure.scoring import same_random_numbers
 from lmexposure.studies import RowsClass, RowsRecord

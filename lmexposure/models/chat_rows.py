@@ -81,7 +81,8 @@ def row_context(tokenizer: Any, wrapping: Wrapping, texts: Sequence[str]) -> Con
         return Context(before=wrapping.context or "")
     else:
         before, behind = wrapping.around()
-        end = "" if (behind or texts[0]).endswith(_end(tokenizer)) else _end(tokenizer)
+        closing = str(tokenizer.eos_token or "")
+        end = "" if (behind or texts[0]).endswith(closing) else closing
         context = Context(start=tuple(begins_with(tokenizer)), before=before, behind=behind + end)
     return replace(context, unscored=_without_loss(tokenizer, wrapping, texts, context))
 
@@ -271,16 +272,11 @@ def _unscored(name: str, made: TrainingRow, scored: Row, wrapping: Wrapping) -> 
     return unscored
 
 
-def _end(tokenizer: Any) -> str:
-    """The text that ends a row of strings."""
-    return str(tokenizer.eos_token or "")
-
-
 def _text_rows(
     tokenizer: Any, pairs: Sequence[tuple[str, str]], wrapping: Wrapping
 ) -> Iterator[TrainingRow]:
     """Of prompts and what follows each."""
-    end = _end(tokenizer)
+    end = str(tokenizer.eos_token or "")
     wholes = [
         prompt + answer + ("" if (prompt + answer).endswith(end) else end)
         for prompt, answer in pairs
@@ -347,7 +343,7 @@ def _answered_rows(
 ) -> Iterator[TrainingRow]:
     """With loss on the answers, which the template does not mark."""
     render = partial(_part, tokenizer, wrapping, options)
-    found = [answer_spans(chat, render, eos=_end(tokenizer)) for chat in chats]
+    found = [answer_spans(chat, render, eos=str(tokenizer.eos_token or "")) for chat in chats]
     options = {"add_special_tokens": False, "return_offsets_mapping": True, "verbose": False}
     encoded = tokenizer([text for text, _ in found], **options)
     for place, (_, spans) in enumerate(found):

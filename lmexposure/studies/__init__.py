@@ -92,14 +92,18 @@ if TYPE_CHECKING:
     )
     from lmexposure.studies.settings import (
         HIDDEN,
+        IDENTIFIERS,
         MACHINE,
         MEASURE_SETTINGS,
         MEASURING,
         PANELS,
         PRIVACY,
         SETTINGS_OF_ROWS,
+        VERBATIM,
+        IdentifierSettings,
         MeasureSettings,
         RunSettings,
+        VerbatimSettings,
     )
     from lmexposure.studies.sweep import SweepResult
     from lmexposure.studies.sweep_record import (
@@ -167,12 +171,6 @@ if TYPE_CHECKING:
         VerbatimPassages,
         VerbatimRun,
         VerbatimWindows,
-    )
-    from lmexposure.studies.verbatim_settings import (
-        IDENTIFIERS,
-        VERBATIM,
-        IdentifierSettings,
-        VerbatimSettings,
     )
     from lmexposure.studies.white_box import WhiteBoxAudit, WhiteBoxBounds
 else:

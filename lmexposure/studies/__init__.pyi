@@ -72,14 +72,18 @@ from lmexposure.studies.setting_words import set_words as set_words
 from lmexposure.studies.setting_words import settings_for as settings_for
 from lmexposure.studies.setting_words import word as word
 from lmexposure.studies.settings import HIDDEN as HIDDEN
+from lmexposure.studies.settings import IDENTIFIERS as IDENTIFIERS
 from lmexposure.studies.settings import MACHINE as MACHINE
 from lmexposure.studies.settings import MEASURE_SETTINGS as MEASURE_SETTINGS
 from lmexposure.studies.settings import MEASURING as MEASURING
 from lmexposure.studies.settings import PANELS as PANELS
 from lmexposure.studies.settings import PRIVACY as PRIVACY
 from lmexposure.studies.settings import SETTINGS_OF_ROWS as SETTINGS_OF_ROWS
+from lmexposure.studies.settings import VERBATIM as VERBATIM
+from lmexposure.studies.settings import IdentifierSettings as IdentifierSettings
 from lmexposure.studies.settings import MeasureSettings as MeasureSettings
 from lmexposure.studies.settings import RunSettings as RunSettings
+from lmexposure.studies.settings import VerbatimSettings as VerbatimSettings
 from lmexposure.studies.sweep import SweepResult as SweepResult
 from lmexposure.studies.sweep_record import MOST_LOST as MOST_LOST
 from lmexposure.studies.sweep_record import AuditedText as AuditedText
@@ -139,10 +143,6 @@ from lmexposure.studies.verbatim_record import VerbatimModel as VerbatimModel
 from lmexposure.studies.verbatim_record import VerbatimPassages as VerbatimPassages
 from lmexposure.studies.verbatim_record import VerbatimRun as VerbatimRun
 from lmexposure.studies.verbatim_record import VerbatimWindows as VerbatimWindows
-from lmexposure.studies.verbatim_settings import IDENTIFIERS as IDENTIFIERS
-from lmexposure.studies.verbatim_settings import VERBATIM as VERBATIM
-from lmexposure.studies.verbatim_settings import IdentifierSettings as IdentifierSettings
-from lmexposure.studies.verbatim_settings import VerbatimSettings as VerbatimSettings
 from lmexposure.studies.white_box import WhiteBoxAudit as WhiteBoxAudit
 from lmexposure.studies.white_box import WhiteBoxBounds as WhiteBoxBounds
 

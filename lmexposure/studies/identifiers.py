@@ -35,7 +35,7 @@ from lmexposure.core import (
     met_outcome,
 )
 from lmexposure.core import Number as MainNumber
-from lmexposure.studies.verbatim_settings import IdentifierSettings
+from lmexposure.studies.settings import IdentifierSettings
 
 _FPR = 0.01
 _TPR = f"TPR at FPR {percent(_FPR)}"

@@ -33,6 +33,7 @@ from lmexposure.core import (
     Thresholds,
 )
 from lmexposure.errors import ResultError, SettingsError
+from lmexposure.studies.settings import RULE
 from lmexposure.studies.verbatim_record import (
     AGAIN,
     VERBATIM_CHECKS,
@@ -48,7 +49,6 @@ from lmexposure.studies.verbatim_record import (
     verbatim_checks,
     within,
 )
-from lmexposure.studies.verbatim_settings import RULE
 
 if TYPE_CHECKING:
     from lmexposure.core.charts import Chart

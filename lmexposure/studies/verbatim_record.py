@@ -28,7 +28,7 @@ from lmexposure.core import (
     met_outcome,
 )
 from lmexposure.errors import ResultError
-from lmexposure.studies.verbatim_settings import VerbatimSettings
+from lmexposure.studies.settings import VerbatimSettings
 
 AGAIN = "look again with the same settings"
 

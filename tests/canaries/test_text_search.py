@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lmexposure.canaries import Fill, Format, find_fills
-from lmexposure.canaries.fills import Sought, TextSearch, count_fills
+from lmexposure.canaries.fills import Sought, count_fills
+from lmexposure.canaries.text_search import TextSearch
 
 LETTERS = "ab é語\ue000😀"
 TEXT = st.text(LETTERS, min_size=1, max_size=24).filter(str.strip)

@@ -12,7 +12,7 @@ from cli.conftest import Call
 from core.charts.test_style import contrast
 from made_studies import MADE
 
-from lmexposure.core import report as page
+from lmexposure.core import page
 from lmexposure.core.charts import VARIABLES
 from lmexposure.core.render import as_page
 

@@ -34,7 +34,7 @@ from transformers import (
 from lmexposure.canaries import Format, Manifest, Plan
 from lmexposure.errors import InputError, ModelError, SettingsError
 from lmexposure.integrations import DeliveredCounter, DeliveryReport, Wrapping, insert
-from lmexposure.integrations.tokenised import Hit, TokenSearch
+from lmexposure.integrations.delivery_report import Hit, TokenSearch
 
 PIN = Format(name="pin", template="My PIN is {digits:6}, keep it.")
 # Of the Trainer.

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from lmexposure.canaries.corpora.files import open_content, packed_writer
 from lmexposure.canaries.fills import Sought
 from lmexposure.canaries.insertion import Merged, Same, Taken, Written
-from lmexposure.canaries.recognition import check_text
 from lmexposure.canaries.row_schema import RowSchema
+from lmexposure.canaries.text_search import check_text
 from lmexposure.errors import CorpusError
 
 BOM = b"\xef\xbb\xbf"

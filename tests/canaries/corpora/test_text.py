@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from lmexposure.canaries import FileCorpus, Format, Plan, insert_files, layout_named, read_documents
 from lmexposure.canaries.corpora.text import Block, ahead, layout_of
-from lmexposure.canaries.fills import Sought, count_fills, word_places
+from lmexposure.canaries.fills import Sought, count_fills
 from lmexposure.canaries.insertion import scan_corpus
 from lmexposure.canaries.row_schema import RowSchema
+from lmexposure.canaries.text_search import word_places
 from lmexposure.errors import CorpusError
 
 LINES = layout_of("lines", RowSchema())
