@@ -35,6 +35,7 @@ from scipy.stats import binomtest
 
 ROOMS = ("statistics", "scoring", "studies")
 APART = "lmexposure/studies/exposure/charts"
+BESIDE = {"studies": "tests/exposure"}  # more tests of a room
 BUDGET = 30.0  # seconds of tests a fault, by what they took when coverage was taken
 MOST_CPU, MOST_WALL = 120, 600  # seconds; a fault that takes more is timed out, which is found
 SORTS = ("comparison", "constant", "condition", "arguments", "term")
@@ -265,6 +266,7 @@ def coverage_of(tree: Path, rooms: list[str], file: Path) -> None:
     settings.write_text(f"[run]\nsource = lmexposure\ndata_file = {file.resolve()}\n")
     options = [f"--cov-config={settings}", "--cov", "--cov-context=test", "--cov-report="]
     folders = [f"{top}/{room}" for room in rooms for top in ("tests", "lmexposure")]
+    folders += [BESIDE[room] for room in rooms if room in BESIDE]
     told = Path(f"{file}-durations.txt").resolve()
     if fails(tree, [*options, "--durations=0", "-vv", *folders], told):
         sys.exit(f"mutants: tests fail without a fault: {told}")
