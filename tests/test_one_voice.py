@@ -20,7 +20,7 @@ ROOMS = ("cli", "studies/exposure")
 # What is wrong in a file is said with its own digits.
 RECORDS = ("run_record.py", "scores.py")
 # Durations, and numbers that a machine reads back; of charts the coordinates alone.
-NOT_FOR_PEOPLE = ("cli/console.py", "studies/exposure/files.py")
+NOT_FOR_PEOPLE = ("studies/exposure/model_card.py",)
 COORDINATES = "_rounded"
 # How a missing value was written before there was one way.
 OTHER_WORDS = {"?", "missing", "not known", "no end", "no bound", "not tried", "none given"}
