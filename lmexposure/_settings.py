@@ -433,7 +433,7 @@ def refuse_unknown(
     what: str = "setting",
     elsewhere: Mapping[str, Collection[str]] | None = None,
 ) -> None:
-    """Refuse a name that is none of these, and name the three nearest that are."""
+    """Refuse a name that is none of these, and name those that are spelled nearly so."""
     unknown = sorted(set(given) - set(known))
     if not unknown:
         return
@@ -441,10 +441,12 @@ def refuse_unknown(
     for place, names in (elsewhere or {}).items():
         if name in names:
             raise SettingsError(f"{name!r} is no {what} here: it belongs in {place}; move it there")
-    near = difflib.get_close_matches(name, known, n=3, cutoff=0)
-    guess = " or ".join(map(repr, near))
-    listing = "lmexposure settings" if what == "command" else "lmexposure settings COMMAND"
-    raise SettingsError(f"unknown {what} {name!r}; did you mean {guess}? {listing} lists them all")
+    near = " or ".join(map(repr, difflib.get_close_matches(name, known)))
+    guess = f"; did you mean {near}?" if near else ";"
+    listing = "lmexposure settings COMMAND lists them all"
+    if what == "command":
+        listing = f"{'There' if near else 'there'} are {', '.join(known)}"
+    raise SettingsError(f"unknown {what} {name!r}{guess} {listing}")
 
 
 def build(record: Callable[..., T], values: Mapping[str, Any]) -> T:

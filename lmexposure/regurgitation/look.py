@@ -86,6 +86,10 @@ def verbatim(  # noqa: PLR0913 (a public door: each is an option of a look)
             "random_split=True is of held-out documents, and none are given; name them "
             "(held_out=[...]), or leave it out"
         )
+    if not isinstance(prompts, list | tuple) or not all(isinstance(each, str) for each in prompts):
+        raise SettingsError(
+            f"prompts={prompts!r:.80} must be a list of texts, such as ['My key is']"
+        )
     writes = ("passages.json", *REPORTS)
     with claimed(VerbatimRecord, out, writes=writes, beside=("training.json",)) as held:
         documents, separator = _documents(corpus, settings)

@@ -254,9 +254,9 @@ class MeasureSettings(Settings):
         return {name: value for name, value in own_values(self).items() if name != "threads"}
 
 
-def _kind(name: str, value: str) -> None:
+def _kind(name: str, value: object) -> None:
     """A kind of canary; whoever looks for another one may have its texts."""
-    if value not in KINDS:
+    if value not in list(KINDS):
         raise SettingsError(
             f"{name}={value!r} must be one of {', '.join(KINDS)}; for texts of your own, give "
             "their file (texts=...)"

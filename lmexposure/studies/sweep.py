@@ -274,7 +274,7 @@ class SweepResult(SweepNumbers):
         yield Section(
             id="settings",
             title="Settings, and how to do it again",
-            text=again,
+            said=[again] if again else [],
             code=code,
             parts=[every],
             on=frozenset({"md", "html"}),

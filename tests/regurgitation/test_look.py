@@ -333,6 +333,13 @@ def test_other_work_is_refused_by_name_and_lost_texts_are_made_again(
     assert (again.passages_sha256, path.read_bytes()) == (made.passages_sha256, texts)
 
 
+@pytest.mark.parametrize("prompts", ["abc", [3], 3])
+def test_prompts_are_a_list_of_texts(case: Case, tmp_path: Path, prompts: Any) -> None:
+    with pytest.raises(SettingsError, match=r"^prompts=.* must be a list of texts, such as"):
+        verbatim(case.loaded, case.train, out=tmp_path / "look", prompts=prompts)
+    assert not (tmp_path / "look").exists()
+
+
 def test_a_prompt_longer_than_the_context_is_cut(case: Case, tmp_path: Path) -> None:
     tokenizer = byte_level_bpe()
     small = model_of("gpt2", len(tokenizer)).eval()

@@ -115,10 +115,11 @@ def test_a_seed_that_was_chosen_is_in_the_command_by_its_place(tmp_path: Path) -
         result = made_sweep()
         result.save(tmp_path)
         told = next(each for each in result.document().sections if each.id == "settings")
-        assert drawn in told.text
-        assert ("; SEED is in plan.json" in told.text) == (seed is not None)
+        (again,) = told.said  # in Markdown, too
+        assert drawn in again
+        assert ("; SEED is in plan.json" in again) == (seed is not None)
         assert ("--seed SEED" in told.code) == (seed is not None)
-        assert "7654321" not in told.text + told.code
+        assert "7654321" not in again + told.code
 
 
 def test_shares_are_in_the_command() -> None:
