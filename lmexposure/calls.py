@@ -223,7 +223,7 @@ def measured(
     from lmexposure.scoring import load_base, load_for_measuring
 
     named = isinstance(model, str | Path)
-    inserted = manifest if isinstance(manifest, Manifest) else Manifest.read(manifest)
+    inserted = Manifest.of(manifest)
     if validation is None and named:
         validation = recorded_training(model, inserted)
     return made(

@@ -14,7 +14,7 @@ from corpora import write_corpus
 import lmexposure as lx
 from lmexposure._settings import settings_of
 from lmexposure.cli.options import EVERY as TAKEN
-from lmexposure.errors import SettingsError
+from lmexposure.errors import ManifestError, SettingsError
 from lmexposure.studies import DefencesSettings, SweepSettings, TrainingSettings
 
 ROOT = Path(__file__).parents[1]
@@ -112,6 +112,12 @@ def test_a_run_without_a_directory_leaves_nothing(
 def test_what_has_no_effect_is_refused_before_the_work(given: dict[str, Any], message: str) -> None:
     with pytest.raises(SettingsError, match=message):
         lx.measure(gpt2(), "no/manifest.json", tokenizer=TOKENIZER, **given)
+
+
+@pytest.mark.parametrize("model", ["no/model", None])
+def test_what_is_no_manifest_is_named(model: str | None) -> None:
+    with pytest.raises(ManifestError, match="manifest is of type int; give the manifest that the"):
+        lx.measure(model or gpt2(), 3, tokenizer=None if model else TOKENIZER)  # type: ignore[arg-type]
 
 
 def test_no_number_of_canaries_is_the_usual_one_of_a_sweep() -> None:

@@ -131,6 +131,8 @@ def comparison(
             f"most={settings.most} is fewer than needed: a claim takes {identifiers_needed()} "
             "identifiers in different documents; give a larger number"
         )
+    if not isinstance(formats, list | tuple) or not formats:
+        raise SettingsError(f"formats={formats!r} must be a list of formats, such as ['uuid']")
     found, apart, both = _found(corpus, held_out, formats, settings)
     sides = _sides(model, base, found, settings.run)
     return Comparison(found=found, apart=apart, both=both, sides=sides, settings=settings)

@@ -35,7 +35,7 @@ from scipy.stats import binomtest
 
 ROOMS = ("statistics", "scoring", "studies")
 APART = "lmexposure/studies/exposure/charts"
-BESIDE = {"studies": "tests/exposure"}  # more tests of a room
+BESIDE = {"studies": ("tests/exposure",)}  # more tests of a room
 BUDGET = 30.0  # seconds of tests a fault, by what they took when coverage was taken
 MOST_CPU, MOST_WALL = 120, 600  # seconds; a fault that takes more is timed out, which is found
 SORTS = ("comparison", "constant", "condition", "arguments", "term")
@@ -201,7 +201,7 @@ class Tests:
         Those that pass the line. Where it runs on import, or in a fixture that tests may share, one
         of them is seen to pass it: then the file's other tests follow, and the room's.
         """
-        room = (f"tests/{fault.room}/", f"lmexposure/{fault.room}/")
+        room = tuple(f"{folder}/" for folder in folders_of(fault.room))
         name = self.files.get(fault.path)
         passed = self.data.contexts_by_lineno(name) if name else {}
         here = {test for line in fault.lines for test in passed.get(line, ())}
@@ -230,6 +230,11 @@ class Tests:
                     spent += seconds + UNKNOWN
                     chosen[test] = None
         return list(chosen), len(tests - chosen.keys())
+
+
+def folders_of(room: str) -> list[str]:
+    """Where the tests of a room are."""
+    return [f"tests/{room}", f"lmexposure/{room}", *BESIDE.get(room, ())]
 
 
 def pytest_in(tree: Path, options: list[str], log: Path, most_cpu: int = 0) -> int:
@@ -265,8 +270,7 @@ def coverage_of(tree: Path, rooms: list[str], file: Path) -> None:
     settings = tree / ".coveragerc"
     settings.write_text(f"[run]\nsource = lmexposure\ndata_file = {file.resolve()}\n")
     options = [f"--cov-config={settings}", "--cov", "--cov-context=test", "--cov-report="]
-    folders = [f"{top}/{room}" for room in rooms for top in ("tests", "lmexposure")]
-    folders += [BESIDE[room] for room in rooms if room in BESIDE]
+    folders = [folder for room in rooms for folder in folders_of(room)]
     told = Path(f"{file}-durations.txt").resolve()
     if fails(tree, [*options, "--durations=0", "-vv", *folders], told):
         sys.exit(f"mutants: tests fail without a fault: {told}")

@@ -197,6 +197,8 @@ def test_the_default_threshold_is_passed_by_chance_as_rarely_as_it_says() -> Non
         (0.0051, 195, None, OPEN, ""),  # as small as 195 permutations give it
         (0.01, 195, None, OPEN, ""),
         (0.011, 195, None, UNTESTED, ""),
+        (0.5, 221, None, UNTESTED, "are too few for p below 0.0045"),  # 1 / 222 is above its share
+        (0.5, 222, None, PASS, ""),  # and 1 / 223 is not
     ],
 )
 def test_a_leak_is_a_p_value_at_its_share_or_below(

@@ -290,6 +290,15 @@ def test_too_few_identifiers_are_refused_with_their_numbers(corpus: Path, tmp_pa
             r"'digits' has 1,000 fills, of which \d+ are in the c",
         ),
         (corpus, {"formats": ["nothing"]}, FormatError, "no format 'nothing'"),
+        *(
+            (
+                corpus,
+                {"formats": wrong},
+                SettingsError,
+                r"^formats=.* must be a list of formats, su",
+            )
+            for wrong in (None, "uuid", ())
+        ),
     ]
     for texts, options, error, match in refused:
         with pytest.raises(error, match=match):
