@@ -1,13 +1,15 @@
 """Spaces of a million fills whose every cost is known, and draws from them by limits in bits."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from lmexposure.statistics import WeightedDraws
+from lmexposure.statistics import UniformDraws, WeightedDraws
 
 DIGITS, SIZE, AHEAD, LIMITS = 6, 10**6, 2, 4
 KINDS = ("mild", "random", "peaked", "memorised")
@@ -25,21 +27,37 @@ class Space:
     limits: NDArray[np.float64]  # (J,)
     log2_totals: NDArray[np.float64]  # (J,)
 
-    def draw(self, m: int, seed: int) -> WeightedDraws:
-        """As many draws from each limit."""
+    def draw(
+        self, m: int, seed: int, *, canaries: ArrayLike = (), siblings: int = 1
+    ) -> WeightedDraws:
+        """As many draws from each limit, of groups of so many fills that begin alike."""
         rng, j = np.random.default_rng(seed), len(self.limits)
         assert m % j == 0
         drawn = [np.searchsorted(c, rng.random(m // j), side="right") for c in self.cumulative]
         fills = np.minimum(np.concatenate(drawn), SIZE - 1)
+        chosen, groups = np.unique(fills // siblings, return_inverse=True)
+        members = (chosen[:, None] * siblings + np.arange(siblings)).reshape(-1)
+        probability = np.exp2(-self.log2_weights[members]).reshape(-1, siblings).sum(axis=1)
         return WeightedDraws(
-            bits=self.bits[fills],
-            log2_weights=self.log2_weights[fills],
-            fills=fills,
+            bits=self.bits[members],
+            groups=np.repeat(np.arange(len(chosen)), siblings),
+            excluded=np.isin(members, canaries),
+            log2_weights=-np.log2(probability),
+            drawn=groups,
             strata=np.repeat(np.arange(j), m // j),
-            excluded=np.zeros(m, bool),
             shares=np.full(j, 1 / j),
             limits=self.limits,
             log2_totals=self.log2_totals,
+        )
+
+    def references(self, n: int, seed: int, canaries: NDArray[np.int64]) -> UniformDraws:
+        """So many fills that are no canary, all alike."""
+        rng = np.random.default_rng([seed, 1])
+        some = rng.choice(SIZE, n + len(canaries), replace=False)
+        return UniformDraws(
+            bits=self.bits[some[~np.isin(some, canaries)][:n]],
+            canary_bits=self.bits[canaries],
+            population=SIZE - len(canaries),
         )
 
     def others(self, fills: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -111,15 +129,22 @@ def mixture(size: int) -> dict[str, NDArray[np.float64]]:
 
 
 def small_draws(
-    weights: list[float], bits: list[float], fills: list[int], size: int
+    weights: list[float],
+    bits: list[float],
+    fills: list[int],
+    size: int,
+    *,
+    excluded: Sequence[int] = (),
+    **components: Any,
 ) -> WeightedDraws:
-    """A few draws of one stratum, half of them uniform, half as the model draws."""
-    m = len(weights)
+    """A few draws of one stratum, each fill a group; half of them uniform unless said otherwise."""
+    labels, first, drawn = np.unique(fills, return_index=True, return_inverse=True)
     return WeightedDraws(
-        bits=np.array(bits),
-        log2_weights=np.log2(weights),
-        fills=np.array(fills),
-        strata=np.zeros(m, int),
-        excluded=np.zeros(m, bool),
-        **mixture(size),
+        bits=np.array(bits)[first],
+        groups=np.arange(len(labels)),
+        excluded=np.isin(labels, excluded),
+        log2_weights=np.log2(np.array(weights)[first]),
+        drawn=drawn,
+        strata=np.zeros(len(fills), int),
+        **(components or mixture(size)),
     )

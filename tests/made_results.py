@@ -669,6 +669,7 @@ def _scores(small: Small, manifest: Manifest, name: str) -> "FormatScores":
         secret_bits=bits - SHARED,
         beginning=Beginning(ids=[1, 2, 3], characters=12, scored=True),
         first_unscored=False,
+        population=len(held_out) + manifest.references_left(name),
         exhaustive=references == manifest.references_left(name),
         set_aside=0,
         base_bits=base if small.base else None,

@@ -63,7 +63,8 @@ class FormatScores:
     secret_bits: NDArray[np.float64]
     beginning: Beginning  # that prefix; the context's tokens belong to it
     first_unscored: bool  # the first token of the texts went unscored: there was nothing before it
-    exhaustive: bool  # the E + M references are all fills that are neither canary nor control
+    population: int  # fills that are neither canary nor control: the E + M are drawn from these
+    exhaustive: bool  # they are all of them
     set_aside: int  # fills that the corpus held before insertion: not drawn, not counted in a rank
     slower: str = ""  # why they were scored in a slower way than usual; empty where they were not
     # log-perplexity under the base model in bits, shape (K + E + M,); None without
@@ -121,6 +122,7 @@ def score_format(task: Task, name: str) -> FormatScores:
         )
     count = settings.references_for(DEFAULT_REFERENCES)
     indices = manifest.references(name, count, strict=settings.references is not None)
+    left = manifest.references_left(name)
     # In the order of drawing, so that not even a rounding in a batch depends on a coin.
     texts = [c.text for c in drawn] + [form.text(i) for i in indices]
     encoded = _encode(lm, manifest, name, texts, context)
@@ -162,7 +164,8 @@ def score_format(task: Task, name: str) -> FormatScores:
         beginning=beginning,
         first_unscored=any(e.first_unscored for e in encoded),
         set_aside=len(manifest.set_aside.get(name, ())),
-        exhaustive=len(indices) == manifest.references_left(name) and not manifest.plan.left_out,
+        population=len(drawn) - len(canaries) + left,
+        exhaustive=len(indices) == left and not manifest.plan.left_out,
         base_bits=base_bits,
         **saved,
     )

@@ -36,7 +36,12 @@ from lmexposure.scoring import (
     token_space,
     walked_bits,
 )
-from lmexposure.statistics import Estimate, exact_exposure, importance_exposure
+from lmexposure.statistics import (
+    Estimate,
+    UniformDraws,
+    exact_exposure,
+    importance_exposure,
+)
 from lmexposure.studies import EstimateName, Extraction, Search
 
 _NOTHING = Likeliest(indices=(), bits=np.empty(0), proven=0, steps=0, most_live=0)
@@ -44,6 +49,7 @@ _NOTHING = Likeliest(indices=(), bits=np.empty(0), proven=0, steps=0, most_live=
 _SPARE = 0.6
 _SURE = 1.25  # times its expected cost is kept for a walk that must be finished
 _LIKELY = 0.9  # and a search whose expected cost is above this share is for fewer guesses
+_ALIKE_BITS = 0.5  # far above rounding in bfloat16; references that are further off go uncounted
 _GROWTH = 4  # canaries share a walk where the dearest costs at most this times the cheapest
 
 
@@ -283,27 +289,36 @@ class _Search:
             self._warnings.append(warning)
 
     def _weigh(self, rows: list[Estimates], draws: Draws) -> None:
-        """Ranks estimated from the draws."""
+        """Ranks estimated from the draws and the references."""
         inserted = np.array([canary.role == "canary" for canary in self._scores.canaries])
         aside = [self._space.path(index) for index in self._aside]
-        planted = [path for path, is_in in zip(self._paths, inserted, strict=True) if is_in]
-        excluded = np.zeros(len(draws), dtype=bool)
-        for path in [*planted, *aside]:
-            excluded |= draws.of(path)
-        drawn = [np.flatnonzero(draws.of(path)) for path in self._paths]
         # Costs as the draws have them.
         walk = partial(walked_bits, self._space, self._steps)
+        bits = walk(self._paths)
         exposure = importance_exposure(
-            walk(self._paths),
-            draws.weighted(excluded),
+            bits,
+            draws.weighted([*self._paths, *aside]),
             space_size=self._space.size,
+            references=self._references(bits),
             inserted=inserted,
-            own=[int(draws.fills[at[0]]) if len(at) else -1 for at in drawn],
             excluded_bits=walk(aside) if aside else np.empty(0),
             level=self._settings.level,
         )
         for i, row in enumerate(rows):
             row["importance"] = replace(exposure.canary(i), steps=draws.steps)
+
+    def _references(self, bits: NDArray[np.float64]) -> UniformDraws | None:
+        """The references, where their costs are those of the draws up to what all fills share."""
+        own, others = np.split(self._scores.secret_bits, [len(bits)])
+        gaps = own - bits
+        shared = float(np.median(gaps))
+        if not others.size or np.abs(gaps - shared).max() > _ALIKE_BITS:
+            return None
+        return UniformDraws(
+            bits=np.maximum(others - shared, 0.0),
+            canary_bits=np.maximum(own - shared, 0.0),
+            population=self._scores.population,
+        )
 
     def _guess(self) -> tuple[Extraction, ...]:
         """What an attacker finds by trying the likeliest fills of all of R in order."""

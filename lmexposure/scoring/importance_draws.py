@@ -3,7 +3,8 @@
 The draws come from a mixture: the model's own distribution over the fills, the uniform one, and a
 few in between. Each fill's weight is one over its probability under the whole mixture (the balance
 heuristic), so that a sum over R becomes a mean over draws: unbiased, and the largest weight that a
-fill can have is known beforehand.
+fill can have is known beforehand. The step that ends a draw tells the costs of all fills that end
+there; they are a group that was drawn, with the probability of any of them.
 
 A component of the mixture has a limit of t bits. Behind a node that costs c bits at most
 h = min(fills below, 2^(t - c)) fills cost t bits or less, since their paths are disjoint events.
@@ -22,13 +23,12 @@ Sources: Veach and Guibas 1995, "Optimally combining sampling techniques for Mon
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lmexposure._validate import integer
 from lmexposure.errors import InputError, NumericalError
@@ -48,6 +48,7 @@ _TURNS = (5, 4, 3, 2, 1, 0, 4, 3, 2, 1)
 _TOP_SHARE = 10  # one step in ten goes into the levels that all draws share
 _BLOCK_BYTES = 1 << 27  # of model states held at once
 _MOST_CHILDREN = 1 << 19
+_TOGETHER = 64  # fills that end behind one node are a group; of more, each is one of its own
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,13 +195,57 @@ def _bounds(log2_fills: Floats, costs: Floats, limits: Floats) -> Floats:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class Groups:
+    """G groups of K fills that end behind one node each, and which of them each draw is."""
+
+    bits: Floats  # cost of each fill behind the shared tokens, shape (K,); lower = likelier
+    tokens: Ints  # its last token, shape (K,)
+    groups: Ints  # its group, ascending, shape (K,)
+    prefixes: Ints  # tokens of each group's node behind the beginning, -1 behind them, (G, D)
+    log2_weights: Floats  # log2 of one over the group's probability under the mixture, (G,)
+    drawn: Ints  # the group of each draw, shape (M,)
+
+    @classmethod
+    def joined(cls, parts: "Sequence[Groups]") -> "Groups":
+        """Those of all draws, each group once."""
+        before = np.cumsum([0, *(len(part.prefixes) for part in parts)])[:-1]
+        shifts = list(zip(parts, before, strict=True))
+        groups = np.concatenate([part.groups + n for part, n in shifts])
+        prefixes = np.concatenate([part.prefixes for part in parts])
+        tokens = np.concatenate([part.tokens for part in parts])
+        starts = np.flatnonzero(np.diff(groups, prepend=-1))
+        names = np.column_stack([prefixes, tokens[starts]])
+        _, first, named = np.unique(names, axis=0, return_index=True, return_inverse=True)
+        named = named.reshape(-1)
+        # The same group again, from another part, has the same fills.
+        kept = np.isin(groups, first)
+        order = np.argsort(named[groups[kept]], kind="stable")
+        return cls(
+            bits=np.concatenate([part.bits for part in parts])[kept][order],
+            tokens=tokens[kept][order],
+            groups=named[groups[kept]][order],
+            prefixes=prefixes[first],
+            log2_weights=np.concatenate([part.log2_weights for part in parts])[first],
+            drawn=named[np.concatenate([part.drawn + n for part, n in shifts])],
+        )
+
+    def of(self, path: Sequence[int]) -> Bools:
+        """Which of the fills is this one, shape (K,)."""
+        found = np.zeros(len(self.bits), dtype=bool)
+        prefix = np.full(self.prefixes.shape[1], -1, dtype=np.int64)
+        if 0 < len(path) <= len(prefix):
+            prefix[: len(path) - 1] = path[:-1]
+            alike = np.flatnonzero(self.tokens == path[-1])
+            found[alike] = (self.prefixes[self.groups[alike]] == prefix).all(axis=1)
+        return found
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Draws:
     """M draws from a mixture over the fills of one format."""
 
-    bits: Floats  # cost of each drawn fill behind the shared tokens, shape (M,); lower = likelier
-    log2_weights: Floats  # log2 of one over the fill's probability under the mixture, shape (M,)
+    seen: Groups
     components: Ints  # which component each draw came from, shape (M,)
-    paths: Ints  # tokens behind the beginning, shape (M, D), -1 behind the end
     # shares, limits, log2_totals: of each component, shape (J,): its share of the draws, its limit
     # in bits, and log2 of H (see `proposal`)
     shares: Floats
@@ -213,30 +258,20 @@ class Draws:
     prefix_log2_weights: Floats
 
     def __len__(self) -> int:
-        return len(self.bits)
+        return len(self.components)
 
-    @cached_property
-    def fills(self) -> Ints:
-        """A label for each draw, equal for equal fills, shape (M,)."""
-        _, labels = np.unique(self.paths, axis=0, return_inverse=True)
-        return np.asarray(labels.reshape(-1), dtype=np.int64)
-
-    def of(self, path: Sequence[int]) -> Bools:
-        """Which draws are this fill, shape (M,)."""
-        padded = np.full(self.paths.shape[1], -1, dtype=np.int64)
-        if len(path) > len(padded):
-            return np.zeros(len(self), dtype=bool)
-        padded[: len(path)] = path
-        return np.asarray((self.paths == padded).all(axis=1))
-
-    def weighted(self, excluded: Bools) -> WeightedDraws:
-        """The draws as statistics take them; `excluded`, shape (M,), are not part of the null."""
+    def weighted(self, counted_apart: Iterable[Sequence[int]]) -> WeightedDraws:
+        """The draws as statistics take them, without the fills of these paths."""
+        seen, excluded = self.seen, np.zeros(len(self.seen.bits), dtype=bool)
+        for path in counted_apart:
+            excluded |= seen.of(path)
         return WeightedDraws(
-            bits=np.maximum(self.bits, 0.0),  # rounding may go below
-            log2_weights=self.log2_weights,
-            fills=self.fills,
-            strata=self.components,
+            bits=np.maximum(seen.bits, 0.0),  # rounding may go below
+            groups=seen.groups,
             excluded=excluded,
+            log2_weights=seen.log2_weights,
+            drawn=seen.drawn,
+            strata=self.components,
             shares=self.shares,
             limits=self.limits,
             log2_totals=self.log2_totals,
@@ -244,16 +279,16 @@ class Draws:
 
     def likeliest_within(self, steps: float, margin: float) -> int:
         """About how many of the likeliest fills a walk with this many model steps can list."""
-        _, first = np.unique(self.fills, return_index=True)
-        first = first[np.argsort(self.bits[first], kind="stable")]
-        # Horvitz-Thompson over distinct fills: one over the chance that a fill is among the draws.
-        q = np.exp2(-self.log2_weights[first])  # (n,)
+        by_cost = np.argsort(self.seen.bits, kind="stable")
+        bits = self.seen.bits[by_cost]
+        # Horvitz-Thompson: one over the chance that a fill's group is among the draws.
+        q = np.exp2(-self.seen.log2_weights[self.seen.groups[by_cost]])  # (K,)
         with np.errstate(divide="ignore", over="ignore"):
             listed = np.cumsum(1 / -np.expm1(len(self) * np.log1p(-np.minimum(q, 1.0))))
         order = np.argsort(self.prefix_bits, kind="stable")
         with np.errstate(over="ignore"):
             walked = np.cumsum(np.exp2(self.prefix_log2_weights[order])) / len(self)  # (P,)
-        behind = np.searchsorted(self.prefix_bits[order], self.bits[first] + margin, "right")
+        behind = np.searchsorted(self.prefix_bits[order], bits + margin, "right")
         costs = 1 + np.append(0.0, walked)[behind]  # model steps up to each fill, ascending
         within = int(np.searchsorted(costs, steps, "right"))
         return 0 if not within else int(min(listed[within - 1], 2.0**62))
@@ -289,7 +324,7 @@ def draw_fills(
     block = _block_size(space, shared)
     finished = 0
 
-    def drawn(part: Sequence[int]) -> tuple[NDArray[Any], ...]:
+    def drawn(part: Sequence[int]) -> _Drawn:
         def watch(share: float) -> None:
             if progress is not None:
                 progress(finished + int(share * len(part)), draws)
@@ -299,14 +334,12 @@ def draw_fills(
     parts = []
     for part in in_batches(components.tolist(), block, drawn):
         parts.append(part)
-        finished += len(part[0])
-    columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
+        finished += len(part[0].drawn)
+    seen, prefix_bits, prefix_log2_weights = zip(*parts, strict=True)
     return Draws(
-        bits=columns[0],
-        log2_weights=columns[1],
-        paths=columns[2],
-        prefix_bits=columns[3],
-        prefix_log2_weights=columns[4],
+        seen=Groups.joined(seen),
+        prefix_bits=np.concatenate(prefix_bits),
+        prefix_log2_weights=np.concatenate(prefix_log2_weights),
         components=components,
         shares=shares,
         limits=shared.limits,
@@ -325,6 +358,9 @@ def _block_size(space: TokenSpace, shared: SharedLevels) -> int:
     return max(len(_TURNS), int(affordable))
 
 
+_Drawn: TypeAlias = tuple[Groups, Floats, Floats]
+
+
 class _DrawBlock:
     """Draws that go down the trie side by side."""
 
@@ -339,14 +375,13 @@ class _DrawBlock:
     ) -> None:
         self._space, self._steps, self._shared, self._rng = space, steps, shared, rng
         self._components, self._log2_shares = components, np.log2(shares)
-        m = len(components)
-        self._bits, self._weights = np.empty(m), np.empty(m)
-        self._paths = np.full((m, space.longest), -1, dtype=np.int64)
+        self._ended: list[Groups] = []
+        self._order: list[Ints] = []  # the draws that ended with each of them
         self._prefix_bits: list[Floats] = [np.empty(0)]
         self._prefix_weights: list[Floats] = [np.empty(0)]
 
-    def drawn(self, watch: Callable[[float], None]) -> tuple[NDArray[Any], ...]:
-        """Bits, log2 weights and paths of the draws; bits and log2 weights of their prefixes."""
+    def drawn(self, watch: Callable[[float], None]) -> _Drawn:
+        """What was drawn; bits and log2 weights of the prefixes on the way."""
         draws = np.arange(len(self._components))
         at = np.zeros(len(draws), dtype=np.int64)  # the node of each draw
         log2_q = np.zeros((1, len(self._log2_shares)))  # of each node, by component
@@ -356,12 +391,13 @@ class _DrawBlock:
             reached = self._reached(level, log2_q, child)  # (m, J)
             mixture = np.logaddexp2.reduce(reached + self._log2_shares, axis=1)  # (m,)
             goes_on = ~level.children.leaf[child]
-            self._end(level, draws[~goes_on], child[~goes_on], mixture[~goes_on])
+            self._end(level, log2_q, draws[~goes_on], child[~goes_on])
             draws, child, mixture = draws[goes_on], child[goes_on], mixture[goes_on]
             watch((depth + 1) / self._space.longest if len(draws) else 1.0)
             if not len(draws):
-                prefixes = map(np.concatenate, (self._prefix_bits, self._prefix_weights))
-                return (self._bits, self._weights, self._paths, *prefixes)
+                of_prefixes = (self._prefix_bits, self._prefix_weights)
+                bits, log2_weights = map(np.concatenate, of_prefixes)
+                return self._groups(), bits, log2_weights
             self._prefix_bits.append(level.costs[child])
             self._prefix_weights.append(-mixture)
             before, depth = level, depth + 1
@@ -381,9 +417,39 @@ class _DrawBlock:
         children: Floats = log2_q[level.children.rows[chosen]]
         return children + level.conditional[chosen]
 
-    def _end(self, level: Level, draws: Ints, child: Ints, mixture: Floats) -> None:
+    def _end(self, level: Level, log2_q: Floats, draws: Ints, child: Ints) -> None:
         """These draws have reached the end of a fill."""
-        path = level.children.nodes(level.nodes, level.costs, child).paths
-        self._bits[draws] = level.costs[child]
-        self._weights[draws] = -mixture
-        self._paths[draws, : path.shape[1]] = path
+        if not len(draws):
+            return
+        rows, leaves = level.children.rows, np.flatnonzero(level.children.leaf)
+        few = np.bincount(rows[leaves], minlength=len(level.nodes)) <= _TOGETHER  # (N,)
+        # A group's name: its node, or behind all nodes the number of its only fill.
+        names = np.where(few[rows], rows, len(level.nodes) + np.arange(len(rows)))  # (M,)
+        chosen = np.unique(names[child])
+        members = leaves[np.isin(names[leaves], chosen)]
+        groups = np.searchsorted(chosen, names[members])
+        order = np.argsort(groups, kind="stable")
+        members, groups = members[order], groups[order]
+        starts = np.flatnonzero(np.diff(groups, prepend=-1))
+        mixture = self._reached(level, log2_q, members) + self._log2_shares
+        paths = level.nodes.paths[rows[members[starts]]]
+        prefixes = np.full((len(chosen), self._space.longest), -1, dtype=np.int64)
+        prefixes[:, : paths.shape[1]] = paths
+        self._ended.append(
+            Groups(
+                bits=level.costs[members],
+                tokens=level.children.tokens[members],
+                groups=groups,
+                prefixes=prefixes,
+                log2_weights=-np.logaddexp2.reduceat(np.logaddexp2.reduce(mixture, axis=1), starts),
+                drawn=np.searchsorted(chosen, names[child]),
+            )
+        )
+        self._order.append(draws)
+
+    def _groups(self) -> Groups:
+        """Those of all depths, and the group of each draw in the order of the draws."""
+        joined = Groups.joined(self._ended)
+        drawn = np.empty_like(joined.drawn)
+        drawn[np.concatenate(self._order)] = joined.drawn
+        return replace(joined, drawn=drawn)

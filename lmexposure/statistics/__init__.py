@@ -127,6 +127,7 @@ if TYPE_CHECKING:
     )
     from lmexposure.statistics.importance import (
         ImportanceExposure,
+        UniformDraws,
         WeightedDraws,
         importance_exposure,
     )

@@ -100,6 +100,7 @@ from lmexposure.statistics.identifiers import ranks_among_draws as ranks_among_d
 from lmexposure.statistics.identifiers import witness_certificate as witness_certificate
 from lmexposure.statistics.identifiers import witness_p_value as witness_p_value
 from lmexposure.statistics.importance import ImportanceExposure as ImportanceExposure
+from lmexposure.statistics.importance import UniformDraws as UniformDraws
 from lmexposure.statistics.importance import WeightedDraws as WeightedDraws
 from lmexposure.statistics.importance import importance_exposure as importance_exposure
 from lmexposure.statistics.intervals import BinomialInterval as BinomialInterval

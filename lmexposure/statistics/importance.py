@@ -4,14 +4,23 @@ Draws go where the model puts its probability, so a few thousand of them reach r
 references never meet; weights undo the preference. How far the estimate may be off is bounded by
 the largest weight that a fill as cheap as the canary can have, which is known beforehand.
 
-With q = 1/w the probability of a fill under the whole mixture, it is among M draws with probability
-pi = 1 - (1 - q)^M. The distinct fills drawn are summed over 1 / pi: a fill that is drawn almost
-surely counts for itself and adds no uncertainty, and where hardly any fill is drawn twice the sum
-is the mean of the weights. Counts are held as log2, for weights pass what float64 can hold.
+A draw costs a model step for each of its tokens, and the last one tells the costs of all fills that
+end there. So what is drawn is a group of fills: its weight is one over the probability of drawing
+any of them, and each of its fills counts (Rao and Blackwell: the mean over what is known is never
+worse). With q = 1/w the probability of a group under the whole mixture, it is among M draws with
+probability pi = 1 - (1 - q)^M. The distinct groups drawn are summed over 1 / pi: what is drawn
+almost surely counts for itself and adds no uncertainty, and where hardly any group is drawn twice
+the sum is the mean of the weights. Counts are held as log2, for weights pass what float64 can hold.
+
+References, drawn from all fills alike, say the same of cheap and of dear fills; draws say more of
+cheap ones. A fill x counts with the share s(x) = M l(x) / (M l(x) + n / N) by the draws, with the
+rest by the n references of N fills, where l(x) is the least probability that the mixture can give
+to a fill that costs so much. Shares that depend on a fill's cost alone leave the sum unbiased, and
+no draw and no reference adds more than 1 / (M l(x) + n / N).
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,17 +37,18 @@ WHOLE = 50.0  # counts above 2^50 are not rounded to whole numbers: float64 cann
 _SLACK = 0.5  # bits by which rounding may lift a weight above its bound; a wrong unit lifts further
 _ASSUMPTIONS = (
     "draws are independent within each component of the mixture, and their weights are one over "
-    "the mixture's probability of the fill",
+    "the mixture's probability of what was drawn",
     "canary and draws are scored in the same way, behind a token prefix that all fills share",
     "the interval (gamma, with the largest weight possible) holds for one canary, not for all of "
     "them jointly; its coverage was measured, not proven",
 )
+_ALIKE = "references are drawn from all fills that were never inserted, all alike"
 _CERTIFIED = "no fill begins another, so that at most 2^bits fills cost that many bits or less"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class WeightedDraws:
-    """M draws, with replacement, from a mixture of J distributions over the fills of one format.
+    """M draws, with replacement, from a mixture of J distributions over G groups of K fills.
 
     The distribution with limit t goes down the trie of fills to a child with probability
     proportional to h_t(child) = min(fills below it, 2^(t - its bits)), which no number of fills of
@@ -51,13 +61,14 @@ class WeightedDraws:
     Source: Veach and Guibas 1995 (balance heuristic); Knuth 1975 (weighted descents).
     """
 
-    # of each drawn fill behind the prefix that all share, shape (M,); infinite: it is ruled out
+    # of each fill of a group that was drawn, shape (K,); infinite: it is ruled out
     bits: Floats
-    # log2 of w = 1 / sum_j pi_j q_j(x), shape (M,); q_j is the distribution of component j
+    groups: Counts  # the number of its group, 0 to G - 1, shape (K,); no fill is in two
+    excluded: Flags  # fills that are counted apart, shape (K,): canaries, and what is no null
+    # log2 of w = 1 / sum_j pi_j q_j(group), shape (G,); q_j is the distribution of component j
     log2_weights: Floats
-    fills: Counts  # labels, shape (M,); equal for equal fills
+    drawn: Counts  # which group each draw is, shape (M,); each of the G at least once
     strata: Counts  # number of the component that each draw came from, shape (M,)
-    excluded: Flags  # draws that are not of the null, shape (M,): inserted canaries, and the like
     shares: Floats  # pi_j, of the draws from component j, shape (J,), in (0, 1], together 1
     # t_j in bits, shape (J,), at least 0 or infinite. All infinite where one fill begins another:
     # then nothing is concluded from bits alone.
@@ -67,7 +78,9 @@ class WeightedDraws:
     log2_totals: Floats
 
     def __post_init__(self) -> None:
-        self._columns(("bits", "log2_weights", "fills", "strata", "excluded"), "draw")
+        self._columns(("bits", "groups", "excluded"), "fill")
+        self._columns(("log2_weights",), "group")
+        self._columns(("drawn", "strata"), "draw")
         self._columns(("shares", "limits", "log2_totals"), "component")
         for name, bad in (
             ("bits", np.isnan(self.bits) | (self.bits < 0)),
@@ -79,11 +92,18 @@ class WeightedDraws:
                     f"{bad.size} are not): bits are at least 0 or infinite, log2_weights finite; "
                     "score the draws again"
                 )
+        every = np.arange(len(self.log2_weights))
+        for name in ("groups", "drawn"):
+            if not np.array_equal(np.unique(getattr(self, name)), every):
+                raise InputError(
+                    f"{name} must name each of the {len(every)} groups that have a weight, 0 to "
+                    f"{len(every) - 1}, and no other: give fills and draws of all of them"
+                )
         _refuse_mixture(self.shares, self.limits, self.log2_totals)
 
     def _columns(self, names: tuple[str, ...], entry: str) -> None:
         """Read-only columns of one length."""
-        kinds = {"fills": np.int64, "strata": np.int64, "excluded": np.bool_}
+        kinds = {"groups": np.int64, "drawn": np.int64, "strata": np.int64, "excluded": np.bool_}
         first = np.shape(getattr(self, names[0]))
         for name in names:
             array = column(getattr(self, name), kinds.get(name, np.float64))
@@ -95,7 +115,7 @@ class WeightedDraws:
                 )
 
     def __len__(self) -> int:
-        return len(self.bits)
+        return len(self.drawn)
 
     @property
     def prefix_free(self) -> bool:
@@ -130,6 +150,28 @@ class WeightedDraws:
         return np.asarray(np.minimum(below, 0.0) - self.log2_totals)
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class UniformDraws:
+    """n different fills, drawn alike from a population of N that no canary is in: references.
+
+    Source: Veach and Guibas 1995 (samples of two kinds, each counted in part).
+    """
+
+    bits: Floats  # shape (n,), n at least 1
+    canary_bits: Floats  # of each canary, scored as these are, shape (c,)
+    population: int  # N
+
+    def __post_init__(self) -> None:
+        for name in ("bits", "canary_bits"):
+            object.__setattr__(self, name, bits_array(name, getattr(self, name)))
+        integer("population", self.population, low=len(self.bits))
+
+    @property
+    def log2_share(self) -> float:
+        """log2 of n / N."""
+        return math.log2(len(self.bits)) - math.log2(self.population)
+
+
 @dataclass(frozen=True, kw_only=True)
 class WeightedCount:
     """Number of fills that cost no more than one canary."""
@@ -138,71 +180,112 @@ class WeightedCount:
     value: float
     low: float
     high: float
-    hits: int  # how many of them were drawn
-    effective: float  # (sum w)^2 / sum w^2 over these draws
+    hits: int  # how many of them were seen
+    effective: float  # (sum w)^2 / sum w^2 over the draws, and the references, that saw them
+
+    def more(self, known: int) -> "WeightedCount":
+        """With so many fills that are known one by one."""
+        if not known:
+            return self
+        added = log2(known)
+        value, low, high = (
+            float(np.logaddexp2(counted, added)) for counted in (self.value, self.low, self.high)
+        )
+        return replace(self, value=value, low=low, high=high)
 
 
 class WeightedCounts:
-    """The draws in order of cost, ready to be summed up to any canary's cost."""
+    """Draws and references in order of cost, ready to be summed up to any canary's cost."""
 
-    def __init__(self, draws: WeightedDraws, level: float) -> None:
+    def __init__(self, draws: WeightedDraws, references: UniformDraws | None, level: float) -> None:
         order = np.argsort(draws.bits, kind="stable")
         order = order[~draws.excluded[order]]
-        self._m, self._tail = len(draws), (1 - level) / 2
-        self._bits, self._fills = draws.bits[order], draws.fills[order]
-        self._weights = draws.log2_weights[order]
-        # A fill is among M draws with probability pi = 1 - (1 - q)^M, q = 1/w.
-        # (M,) log2 of 1 / pi and of (1 - pi) / pi, the unseen fills that a seen one speaks for
-        self._inverse, self._unseen = _log2_odds(self._weights, self._m)
-        self._first = np.zeros(len(order), bool)
-        self._first[np.unique(self._fills, return_index=True)[1]] = True
-        _, strata = np.unique(draws.strata, return_inverse=True)
-        self._strata, self._drawn = strata[order], np.bincount(strata)
+        self._draws, self._m, self._tail = draws, len(draws), (1 - level) / 2
+        self._log2_share = -math.inf if references is None else references.log2_share
+        self._bits, self._groups = draws.bits[order], draws.groups[order]
+        # log2 of what each fill counts by the draws, shape (K,)
+        self._parts = (
+            math.log2(self._m) - draws.log2_bound(self._bits) + self.log2_steps(self._bits)
+        )
+        # A group is among M draws with probability pi = 1 - (1 - q)^M, q = 1/w.
+        # (G,) log2 of 1 / pi and of (1 - pi) / pi, the unseen groups that a seen one speaks for
+        self._inverse, self._unseen = _log2_odds(draws.log2_weights, self._m)
+        _, self._strata = np.unique(draws.strata, return_inverse=True)
+        self._stratum_sizes = np.bincount(self._strata)
+        uniform = np.empty(0) if references is None else np.sort(references.bits)
+        self._uniform, self._uniform_steps = uniform, self.log2_steps(uniform)
 
-    def count(self, tau: float, own: int, log2_bound: float, log2_most: float) -> WeightedCount:
-        """The fills that cost at most `tau` bits, the canary itself left out."""
-        hits = np.arange(np.searchsorted(self._bits, tau, side="right"))
-        hits = hits[self._fills[hits] != own]
-        distinct = hits[self._first[hits]]
-        least = log2(distinct.size)
-        high = max(self._high(hits, distinct, log2_bound - math.log2(self._m)), least)
-        high = max(min(high, log2_most), least)
-        if not hits.size:
+    def log2_steps(self, bits: Floats) -> Floats:
+        """log2 of the most that a draw or a reference of such a fill can add, shape (n,)."""
+        by_draws = math.log2(self._m) - self._draws.log2_bound(bits)
+        return np.asarray(-np.logaddexp2(by_draws, self._log2_share))
+
+    def count(self, tau: float, scored: float, log2_most: float) -> WeightedCount:
+        """The fills, counted apart ones left out, that cost at most `tau` bits.
+
+        `scored` is the same cost as the references have theirs.
+        """
+        hits = int(np.searchsorted(self._bits, tau, side="right"))
+        alike = int(np.searchsorted(self._uniform, scored, side="right"))
+        step = float(self.log2_steps(np.array([tau]))[0])
+        parts = self._by_group(hits)
+        seen = np.flatnonzero(parts)
+        # A weight may pass what float64 can hold.
+        unit = max(step, float((self._inverse[seen]).max(initial=-math.inf)))
+        uniform = np.exp2(self._uniform_steps[:alike] - unit)
+        spoken = np.zeros(len(parts))
+        spoken[seen] = parts[seen] * np.exp2(self._unseen[seen] - unit)
+        each = parts[seen] * np.exp2(self._inverse[seen] - unit)
+        variance = self._variance(each, spoken, seen) + self._uniform_variance(uniform)
+        least = log2(max(hits, alike))
+        unseen = float(spoken.sum() + uniform.sum()) + 2 ** (step - unit)
+        more = _log2_gamma(unseen, variance + 4 ** (step - unit), 1 - self._tail, unit)
+        high = _whole(float(np.logaddexp2(log2(float(parts.sum())), more)), math.floor)
+        high = max(min(max(high, least), log2_most), least)
+        if not seen.size and not alike:
             return WeightedCount(value=-math.inf, low=-math.inf, high=high, hits=0, effective=0.0)
-        unit = float(self._inverse[distinct].max())  # a weight may pass what float64 can hold
-        total = float(np.exp2(self._inverse[distinct] - unit).sum())
-        low = _log2_gamma(total, self._variance(hits, distinct, unit), self._tail, unit)
+        total = float(each.sum() + uniform.sum())
+        low = _log2_gamma(total, variance, self._tail, unit)
         low = min(max(_whole(low, math.ceil), least), high)
-        weights = np.exp2(self._weights[hits] - self._weights[hits].max())
         return WeightedCount(
             value=min(max(log2(total) + unit, low), high),
             low=low,
             high=high,
-            hits=distinct.size,
-            effective=float(weights.sum() ** 2 / (weights**2).sum()),
+            hits=max(hits, alike),
+            effective=self._effective(parts, alike),
         )
 
-    def _variance(self, hits: NDArray[Any], distinct: NDArray[Any], unit: float) -> float:
-        """Variance of the estimated count: as if fills came independently, less the covariances.
+    def _by_group(self, hits: int) -> Floats:
+        """What the first fills count together by the draws, shape (G,)."""
+        parts: Floats = np.zeros(len(self._inverse))
+        np.add.at(parts, self._groups[:hits], np.exp2(self._parts[:hits]))
+        return parts
+
+    def _variance(self, each: Floats, spoken: Floats, seen: NDArray[Any]) -> float:
+        """Variance of the draws' part: as if groups came independently, less the covariances.
 
         Draws of one component exclude each other, so that being drawn is negatively correlated;
         the second term is unbiased for it, from pairs of draws within each component.
         """
-        alone = np.exp2(self._inverse[distinct] + self._unseen[distinct] - 2 * unit).sum()
-        spoken = np.exp2(self._unseen[hits] - unit)
-        strata, j = self._strata[hits], len(self._drawn)
-        pairs = np.bincount(strata, spoken, j) ** 2 - np.bincount(strata, spoken**2, j)
-        return max(0.0, float(alone - (pairs / np.maximum(self._drawn - 1, 1)).sum()))
+        alone = float((each * spoken[seen]).sum())
+        by_draw, j = spoken[self._draws.drawn], len(self._stratum_sizes)
+        squares = np.bincount(self._strata, by_draw**2, j)
+        pairs = np.bincount(self._strata, by_draw, j) ** 2 - squares
+        return max(0.0, alone - float((pairs / np.maximum(self._stratum_sizes - 1, 1)).sum()))
 
-    def _high(self, hits: NDArray[Any], distinct: NDArray[Any], log2_step: float) -> float:
-        """Upper limit, as log2: those seen, and the most that can be unseen."""
-        # `log2_step` is log2(B / M), B the largest weight possible: what one more hit could add.
-        unit = max(log2_step, float(self._inverse[distinct].max(initial=-math.inf)))
-        step = 2 ** (log2_step - unit)
-        unseen = float(np.exp2(self._unseen[distinct] - unit).sum()) + step
-        variance = self._variance(hits, distinct, unit) + step**2
-        more = _log2_gamma(unseen, variance, 1 - self._tail, unit)
-        return float(np.logaddexp2(log2(distinct.size), _whole(more, math.floor)))
+    def _uniform_variance(self, each: Floats) -> float:
+        """The same of the references' part, which were drawn without replacement."""
+        n, squares = len(self._uniform), float((each**2).sum())
+        pairs = float(each.sum()) ** 2 - squares
+        spared = 1 - 2**self._log2_share
+        return spared * max(0.0, squares - pairs / max(n - 1, 1))
+
+    def _effective(self, parts: Floats, alike: int) -> float:
+        with np.errstate(divide="ignore"):  # of a group that no fill counts in
+            log2_means = np.log2(parts) + self._draws.log2_weights - math.log2(self._m)
+        logs = np.concatenate([log2_means[self._draws.drawn], self._uniform_steps[:alike]])
+        weights = np.exp2(logs - logs.max())
+        return float(weights.sum() ** 2 / (weights**2).sum())
 
 
 def _log2_odds(log2_weights: Floats, m: int) -> tuple[Floats, Floats]:
@@ -294,51 +377,62 @@ def importance_exposure(
     draws: WeightedDraws,
     *,
     space_size: int,
+    references: UniformDraws | None = None,
     inserted: ArrayLike = False,
-    own: ArrayLike = -1,
     excluded_bits: ArrayLike = (),
     level: float = 0.95,
 ) -> ImportanceExposure:
     """Exposure of each canary by its rank among all never-inserted fills, estimated from draws.
 
+    Canaries are counted one by one: `excluded` of the draws marks them, and no reference is one.
+    Those that are not `inserted` are controls, and of the null; fills of `excluded_bits` are not.
+
     Source: Horvitz and Thompson 1952 (the estimator; on distinct units: Basu 1958); Veach and
-    Guibas 1995 (balance heuristic); Fay and Feuer 1997 (gamma interval for weighted counts).
+    Guibas 1995 (balance heuristic); Casella and Robert 1996 (Rao-Blackwellised sampling); Fay and
+    Feuer 1997 (gamma interval for weighted counts).
     """
     bits = bits_array("canary_bits", canary_bits)
     size = integer("space_size", space_size, low=2)
     level = fraction("level", level)
-    labels = _per_canary("own", own, bits.size)
     is_inserted = _per_canary("inserted", inserted, bits.size).astype(bool)
+    scored = bits if references is None else references.canary_bits
+    if scored.size != bits.size:
+        raise InputError(
+            f"references.canary_bits has {scored.size} entries, canary_bits {bits.size}; give one "
+            "for each canary"
+        )
     _refuse_weights(draws, size)
-    cheaper, outside = _excluded(bits, is_inserted, excluded_bits)
-    bounds, most = draws.log2_bound(bits), draws.log2_most(bits)
-    sums = WeightedCounts(draws, level)
+    cheaper, outside = _others(bits, bits[is_inserted], is_inserted, excluded_bits)
+    controls, apart = _others(bits, bits[~is_inserted], ~is_inserted)
+    most = draws.log2_most(bits)
+    sums = WeightedCounts(draws, references, level)
     counts = [
         sums.count(
             float(bits[i]),
-            int(labels[i]),
-            float(bounds[i]),
-            _log2_most(float(most[i]), cheaper[i], size - 1 - outside[i]),
-        )
+            float(scored[i]),
+            _log2_most(float(most[i]), cheaper[i] + controls[i], size - 1 - outside[i] - apart[i]),
+        ).more(controls[i])
         for i in range(bits.size)
     ]
-    return _result(counts, cheaper, draws, size, level)
+    return _result(counts, cheaper, draws, references, size, level)
 
 
-def _excluded(bits: Floats, inserted: Flags, further: ArrayLike) -> tuple[list[int], list[int]]:
-    """Other fills outside the null, for each canary: those that cost no more, and all of them."""
+def _others(
+    bits: Floats, listed: Floats, among: Flags, further: ArrayLike = ()
+) -> tuple[list[int], list[int]]:
+    """Of listed fills, the canary itself apart, those that cost no more than each, and all."""
     more = np.asarray(further, np.float64)
     more = bits_array("excluded_bits", more) if more.size else more.reshape(-1)
-    ordered = np.sort(np.concatenate([more, bits[inserted]]))
-    cheaper = np.searchsorted(ordered, bits, side="right") - inserted
-    return cheaper.tolist(), (ordered.size - inserted).tolist()
+    ordered = np.sort(np.concatenate([more, listed]))
+    cheaper = np.searchsorted(ordered, bits, side="right") - among
+    return cheaper.tolist(), (ordered.size - among).tolist()
 
 
 def _log2_most(log2_fills: float, cheaper: int, null: int) -> float:
     """log2 of the most never-inserted fills that can cost as little, the canary apart.
 
-    At most 2^log2_fills fills do, among them the canary and `cheaper` excluded ones; a whole
-    number, if rounding leaves no doubt which; and never more than there are.
+    At most 2^log2_fills fills do, among them the canary and `cheaper` that are counted apart; a
+    whole number, if rounding leaves no doubt which; and never more than there are.
     """
     most = log2(null)
     if log2_fills > WHOLE:
@@ -348,7 +442,12 @@ def _log2_most(log2_fills: float, cheaper: int, null: int) -> float:
 
 
 def _result(
-    counts: list[WeightedCount], cheaper: list[int], draws: WeightedDraws, size: int, level: float
+    counts: list[WeightedCount],
+    cheaper: list[int],
+    draws: WeightedDraws,
+    references: UniformDraws | None,
+    size: int,
+    level: float,
 ) -> ImportanceExposure:
     """Counts of other fills to ranks and exposures."""
     space_bits = math.log2(size)
@@ -361,6 +460,11 @@ def _result(
     rank = tuple(min(1 + _round(log), size) for log in found)
     count = sum(capped)
     warnings = (f"{count} of {len(counts)} canaries: {_cap_warning(len(draws))}",) if count else ()
+    rests_on = [*_ASSUMPTIONS]
+    if references is not None:
+        rests_on.append(_ALIKE)
+    if draws.prefix_free:
+        rests_on.append(_CERTIFIED)
     return ImportanceExposure(
         value=column(values, np.float64),
         low=column(low, np.float64),
@@ -371,7 +475,7 @@ def _result(
         effective_draws=column([count.effective for count in counts], np.float64),
         draws=len(draws),
         level=level,
-        assumptions=(*_ASSUMPTIONS, _CERTIFIED) if draws.prefix_free else _ASSUMPTIONS,
+        assumptions=tuple(rests_on),
         warnings=warnings,
     )
 
@@ -409,12 +513,15 @@ def _refuse_weights(draws: WeightedDraws, size: int) -> None:
             "bits: that of an infinite limit is log2 of it, and none is above; give the size of "
             "the space that was drawn from"
         )
-    over = draws.log2_weights - draws.log2_bound(draws.bits)
+    # No group is drawn less often than the fills in it must be.
+    least = np.full(len(draws.log2_weights), -np.inf)
+    np.logaddexp2.at(least, draws.groups, -draws.log2_bound(draws.bits))
+    over = draws.log2_weights + least
     worst = int(np.argmax(over))
     if over[worst] > _SLACK:
         raise InputError(
             f"log2_weights[{worst}]={draws.log2_weights[worst]:.3f} is {over[worst]:.3f} bits "
-            "above what its bits, the shares and the limits allow; give log2 of one over the "
-            "mixture's probability, bits behind the prefix that all fills share, and the shares "
-            "and limits that were drawn with"
+            "above what its fills' bits, the shares and the limits allow; give log2 of one over "
+            "the mixture's probability, bits behind the prefix that all fills share, and the "
+            "shares and limits that were drawn with"
         )

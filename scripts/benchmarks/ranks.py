@@ -148,14 +148,11 @@ class Bench:
 
     def importance(self, draws: Draws) -> ImportanceExposure:
         """The exposure of each of them, estimated from draws."""
-        drawn = [draws.of(self.space.path(one.index)) for one in self.canaries]
-        planted = [which for which, mine in zip(drawn, self.inserted, strict=True) if mine]
         return importance_exposure(
             self.walked,
-            draws.weighted(np.any(planted, axis=0)),
+            draws.weighted([self.space.path(one.index) for one in self.canaries]),
             space_size=self.space.size,
             inserted=self.inserted,
-            own=[int(draws.fills[which.argmax()]) if which.any() else -1 for which in drawn],
         )
 
 

@@ -33,6 +33,7 @@ def estimated(origin: str, seed: int = 0, estimate: str = "auto", few: int = 64)
         secret_bits=bits - 40,
         beginning=Beginning(ids=[1], characters=1, scored=True),
         first_unscored=False,
+        population=10**9,
         exhaustive=False,
         set_aside=0,
     )

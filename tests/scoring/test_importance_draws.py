@@ -107,21 +107,50 @@ def path_of(row: NDArray[np.int64]) -> Path:
     return tuple(row[row >= 0].tolist())
 
 
+def groups_of(found: Draws) -> list[list[Path]]:
+    """The fills of each group, by their paths."""
+    seen = found.seen
+    fills: list[list[Path]] = [[] for _ in seen.prefixes]
+    for group, token in zip(seen.groups.tolist(), seen.tokens.tolist(), strict=True):
+        fills[group].append((*path_of(seen.prefixes[group]), token))
+    return fills
+
+
+def grouped(truth: Listed, together: int = 64) -> dict[Path, tuple[Path, ...]]:
+    """For each fill those that it is drawn with: all that end behind the same node, if few."""
+    behind: dict[Path, list[Path]] = {}
+    for path in truth.fills:
+        behind.setdefault(path[:-1], []).append(path)
+    few = {node: tuple(sorted(fills)) for node, fills in behind.items()}
+    return {
+        path: few[path[:-1]] if len(few[path[:-1]]) <= together else (path,) for path in truth.fills
+    }
+
+
+@pytest.mark.parametrize("together", [64, 3])
 @pytest.mark.parametrize("name", APART)
 @pytest.mark.parametrize("draws", [10, 107, 700])
-def test_each_weight_is_one_over_the_probability_under_the_mixture(name: str, draws: int) -> None:
+def test_each_weight_is_one_over_the_probability_under_the_mixture(
+    name: str, draws: int, together: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importance_draws, "_TOGETHER", together)
     truth, found = enumerated(name), draws_of(name, draws=draws, seed=1)
     q, limits = q_of(name, found), found.limits.tolist()
     assert limits == sorted(limits)
     assert (limits[0], limits[-1]) == (0, math.inf)
     np.testing.assert_allclose(found.shares, shares(draws))
-    assert len(found) == draws
+    assert len(found) == len(found.seen.drawn) == draws
     assert np.bincount(found.components).tolist() == (shares(draws) * draws).round().tolist()
-    for row, bits, weight in zip(found.paths, found.bits, found.log2_weights, strict=True):
-        path = path_of(row)
-        assert (row[len(path) :] == -1).all()
+    groups, expected = groups_of(found), grouped(truth, together)
+    assert sorted(set(found.seen.drawn.tolist())) == list(range(len(groups)))
+    for fills, weight in zip(groups, found.seen.log2_weights, strict=True):
+        assert tuple(sorted(fills)) == expected[fills[0]]
+        probability = sum(q[path] @ shares(draws) for path in fills)
+        assert weight == pytest.approx(-math.log2(probability), abs=1e-3)
+    paths = [path for fills in groups for path in fills]
+    assert len(paths) == len(set(paths)) == len(found.seen.bits)
+    for path, bits in zip(paths, found.seen.bits, strict=True):
         assert bits == pytest.approx(truth.bits[path], abs=1e-3)
-        assert weight == pytest.approx(-math.log2(q[path] @ shares(draws)), abs=1e-3)
     top = truth.top(draws // 10)
     totals = [math.log2(truth.h((), t, max(top, 1))) for t in limits]
     np.testing.assert_allclose(found.log2_totals, totals, rtol=0, atol=1e-3)
@@ -133,45 +162,41 @@ def test_each_weight_is_one_over_the_probability_under_the_mixture(name: str, dr
 
 
 @pytest.mark.parametrize("name", APART)
-def test_labels_name_fills(name: str) -> None:
-    _, _, space, _ = listed(name)
+def test_fills_are_found_by_their_paths(name: str) -> None:
     found = draws_of(name, draws=400, seed=2)
-    by_path: dict[Path, set[int]] = {}
-    for row, label in zip(found.paths, found.fills.tolist(), strict=True):
-        by_path.setdefault(path_of(row), set()).add(label)
-    assert all(len(labels) == 1 for labels in by_path.values())
-    assert len(set.union(*by_path.values())) == len(by_path)
-    for path in [*list(by_path)[:20], *truth_missing(space, by_path)]:
-        mine = found.of(list(path))
-        assert mine.tolist() == [path_of(row) == path for row in found.paths]
-    assert not found.of([1] * (space.longest + 1)).any()
+    paths = [path for fills in groups_of(found) for path in fills]
+    truth = enumerated(name)
+    missing = [path for path in truth.fills if path not in paths][:3]
+    for path in [*paths[:20], *missing, paths[0][:-1], ()]:
+        assert found.seen.of(list(path)).tolist() == [other == path for other in paths]
+    assert not found.seen.of([1] * (max(map(len, truth.fills)) + 2)).any()
 
 
-def truth_missing(space: TokenSpace, drawn: dict[Path, Any]) -> list[Path]:
-    """A few fills that were never drawn, and beginnings of fills."""
-    missing = [path for path in paths_of(space) if path not in drawn][:3]
-    return [*missing, next(iter(drawn))[:-1]]
-
-
-def counts_of(found: Draws, fills: list[Path], component: int | None = None) -> NDArray[np.int64]:
-    number = {path: i for i, path in enumerate(fills)}
-    rows = found.paths if component is None else found.paths[found.components == component]
-    return np.bincount([number[path_of(row)] for row in rows], minlength=len(fills))
+def counts_of(
+    found: Draws, groups: list[tuple[Path, ...]], component: int | None = None
+) -> NDArray[np.int64]:
+    """How often each group was drawn."""
+    number = {fills: i for i, fills in enumerate(groups)}
+    names = [number[tuple(sorted(fills))] for fills in groups_of(found)]
+    mine = found.components == component if component is not None else slice(None)
+    return np.bincount([names[i] for i in found.seen.drawn[mine]], minlength=len(groups))
 
 
 @pytest.mark.parametrize("name", APART)
 def test_each_component_draws_as_its_distribution_says(name: str) -> None:
     truth, found = enumerated(name), draws_of(name, draws=20_000, seed=3)
     q = q_of(name, found)
+    groups = sorted(set(grouped(truth).values()))
     for j in range(J):
-        counts = counts_of(found, truth.fills, j)
-        expected = np.array([q[path][j] for path in truth.fills]) * counts.sum()
+        counts = counts_of(found, groups, j)
+        expected = np.array([sum(q[path][j] for path in fills) for fills in groups])
+        expected *= counts.sum()
         enough = expected >= 5
         observed = [*counts[enough], counts[~enough].sum()]
         wanted = [*expected[enough], expected[~enough].sum()]
         kept = np.array(wanted) > 0.5
         statistic = ((np.array(observed) - wanted) ** 2 / np.maximum(wanted, 0.5))[kept].sum()
-        assert stats.chi2.sf(statistic, kept.sum() - 1) > 1e-4
+        assert stats.chi2.sf(statistic, max(1, kept.sum() - 1)) > 1e-4
 
 
 @pytest.mark.parametrize("name", ["check digit", "merged words", "sentence piece"])
@@ -208,9 +233,11 @@ def test_so_many_fills_are_listed_by_a_walk_of_so_many_steps(name: str) -> None:
 
 def test_the_seed_decides_everything() -> None:
     one, same, other = (draws_of("merged words", draws=200, seed=s) for s in (5, 5, 6))
-    for column in ("bits", "log2_weights", "components", "paths", "prefix_bits"):
+    for column in ("components", "prefix_bits", "prefix_log2_weights"):
         np.testing.assert_array_equal(getattr(one, column), getattr(same, column))
-    assert not np.array_equal(one.paths, other.paths)
+    for column in ("bits", "tokens", "groups", "prefixes", "log2_weights", "drawn"):
+        np.testing.assert_array_equal(getattr(one.seen, column), getattr(same.seen, column))
+    assert not np.array_equal(one.seen.prefixes, other.seen.prefixes)
     assert one.steps == same.steps
 
 
@@ -220,15 +247,18 @@ def test_blocks_change_the_draws_and_not_their_distribution(
 ) -> None:
     monkeypatch.setattr(importance_draws, "_block_size", lambda *arguments: block)
     truth, M, seeds = enumerated("digits"), 601, 5
-    counts = np.zeros(len(truth.fills))
+    groups = sorted(set(grouped(truth).values()))
+    counts = np.zeros(len(groups))
     for seed in range(seeds):
         found = draws_of("digits", draws=M, seed=seed)
         q = q_of("digits", found)
         assert len(found) == M
-        for row, weight in zip(found.paths[::40], found.log2_weights[::40], strict=True):
-            assert weight == pytest.approx(-math.log2(q[path_of(row)] @ shares(M)), abs=1e-3)
-        counts += counts_of(found, truth.fills)
-    expected = np.array([q[path] @ shares(M) for path in truth.fills]) * M * seeds
+        for fills, weight in zip(groups_of(found), found.seen.log2_weights, strict=True):
+            probability = sum(q[path] @ shares(M) for path in fills)
+            assert weight == pytest.approx(-math.log2(probability), abs=1e-3)
+        counts += counts_of(found, groups)
+    expected = np.array([sum(q[path] @ shares(M) for path in fills) for fills in groups])
+    expected *= M * seeds
     statistic = ((counts - expected) ** 2 / expected).sum()
     assert stats.chi2.sf(statistic, len(counts) - 1) > 1e-4
 
@@ -285,23 +315,27 @@ def test_a_token_without_probability_is_drawn_by_the_uniform_alone() -> None:
     model, space = biased(PIN, {"3": -math.inf})
     dead = space.path(33)[0]
     found = draw_fills(space, steps_of(model, space), draws=6000, seed=0)
-    hit, uniform = (found.paths == dead).any(axis=1), found.components == J - 1
-    assert (found.bits[hit] >= 1e6).all()
-    assert found.bits[~hit].max() < 1e3
-    assert uniform[hit].all()
-    assert hit[uniform].mean() == pytest.approx(0.19, abs=0.05)
-    np.testing.assert_allclose(found.log2_weights[hit], math.log2(100 * 10))
-    counted = np.exp2(found.log2_weights[~hit]).sum() / len(found)
-    assert counted == pytest.approx(81, rel=0.1)
+    seen = found.seen
+    hit = (seen.prefixes[seen.groups] == dead).any(axis=1) | (seen.tokens == dead)
+    assert (seen.bits[hit] >= 1e6).all()
+    assert seen.bits[~hit].max() < 1e3
+    # All ten behind the dead token are drawn by the uniform component alone, of one draw in ten.
+    behind = (seen.prefixes == dead).any(axis=1)
+    assert (found.components[behind[seen.drawn]] == J - 1).all()
+    np.testing.assert_allclose(seen.log2_weights[behind], math.log2(10 * 10))
+    weights = np.exp2(seen.log2_weights[seen.drawn])
+    alive = np.bincount(seen.groups[~hit], minlength=len(weights))[seen.drawn]
+    assert (weights * alive).mean() == pytest.approx(81, rel=0.1)
 
 
 def test_a_huge_space_has_finite_weights() -> None:
     form = Format(name="huge", template="My PIN is {digits:40}")
     model, space = biased(form)
     found = draw_fills(space, steps_of(model, space), draws=60, seed=0)
-    assert np.isfinite(found.log2_weights).all()
-    assert found.log2_weights.max() <= 40 * math.log2(10) + math.log2(10) + 1e-6
-    assert found.log2_weights[found.components == J - 1].min() > 100
+    weights = found.seen.log2_weights
+    assert np.isfinite(weights).all()
+    assert weights.max() <= 40 * math.log2(10) + 1e-6  # ten fills a group, a tenth of the draws
+    assert weights[found.seen.drawn[found.components == J - 1]].min() > 100
     assert found.expected_steps(-1.0) == 1
     assert found.expected_steps(1e6) > 10**30
 
@@ -313,8 +347,8 @@ def test_memory_short_halves_the_block_and_goes_on() -> None:
     found = draw_fills(space, cramped, draws=1000, seed=0)
     assert cramped.refused > 0
     assert len(found) == 1000
-    weights = np.exp2(found.log2_weights)
-    assert weights.mean() == pytest.approx(form.size, rel=0.5)
+    weights = np.exp2(found.seen.log2_weights)[found.seen.drawn]
+    assert 10 * weights.mean() == pytest.approx(form.size, rel=0.5)
     with pytest.raises(ModelError, match="out of memory with one text at a time"):
         draw_fills(space, Cramped(steps_of(model, space), most=0), draws=10, seed=0)
 
@@ -324,6 +358,6 @@ def test_draws_tell_how_far_they_are_and_are_the_same_watched() -> None:
     name = APART[0]
     watched = draws_of(name, draws=100, seed=3, progress=lambda *at: told.append(at))
     alone = draws_of(name, draws=100, seed=3)
-    assert (watched.bits == alone.bits).all()
+    assert (watched.seen.bits == alone.seen.bits).all()
     assert told == sorted(told)
     assert told[-1] == (100, 100)

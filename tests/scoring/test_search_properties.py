@@ -101,14 +101,18 @@ def test_weights_add_up_to_the_fills(form: Format, tokenizer: Any, seed: int) ->
     steps = steps_of(model, space)
     found = draw_fills(space, steps, draws=2000, seed=seed)
     index = paths_of(space)
-    drawn = [index[tuple(row[row >= 0].tolist())] for row in found.paths]
-    np.testing.assert_allclose(found.bits, bits[drawn], rtol=0, atol=1e-3)
-    # One fill has one weight, and the fills that were drawn hold nearly all probability.
-    weights = dict(zip(drawn, found.log2_weights.tolist(), strict=True))
-    np.testing.assert_allclose(found.log2_weights, [weights[i] for i in drawn], atol=1e-9)
-    mass = sum(2**-weight for weight in weights.values())
+    seen = found.seen
+    fills = [
+        index[(*row[row >= 0].tolist(), token)]
+        for row, token in zip(seen.prefixes[seen.groups], seen.tokens.tolist(), strict=True)
+    ]
+    np.testing.assert_allclose(seen.bits, bits[fills], rtol=0, atol=1e-3)
+    # No fill is in two groups, and the groups that were drawn hold nearly all probability.
+    assert len(set(fills)) == len(fills)
+    mass = np.exp2(-seen.log2_weights).sum()
     assert mass <= 1 + 1e-9
-    if len(weights) == space.size:
+    if len(fills) == space.size:
         assert mass >= 1 - 1e-9
-    total = np.exp2(found.log2_weights)
+    stands_for = np.bincount(seen.groups) * np.exp2(seen.log2_weights)
+    total = stands_for[seen.drawn]
     assert abs(total.mean() - space.size) < 6 * total.std() / 2000**0.5 + 1e-6

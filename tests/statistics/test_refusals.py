@@ -18,6 +18,7 @@ from lmexposure.statistics import (
     GuessingBaseline,
     ScoreClass,
     SplitSample,
+    UniformDraws,
     area_under_curve,
     beside_held_out,
     binomial_interval,
@@ -106,6 +107,7 @@ COINS = np.random.default_rng(2).random(X.shape) < 0.5
 KINDS = ["a"] * 3
 HOLED = np.where(np.arange(120).reshape(X.shape) == 0, np.nan, X)
 DRAWS = small_draws([8.0] * 4, [3.0] * 4, [0, 1, 2, 3], 8)
+ALIKE = UniformDraws(bits=np.ones(3), canary_bits=np.ones(2), population=8)
 LOOK = np.ones((3, 2))
 TERMS = Terms(significance=0.025, delta=1e-5, repetitions=1)
 GROUP = ScoreClass(
@@ -395,7 +397,6 @@ BAD_INPUT: list[tuple[Any, str]] = [
         "canary_groups holds b, which no reference has",
     ),
     (of(importance_exposure, math.nan, DRAWS, space_size=8), r"canary_bits\[0\]=nan is not finite"),
-    (of(importance_exposure, A, DRAWS, space_size=8, own=[1, 2, 3]), r"own has shape \(3,\); give"),
     (of(importance_exposure, A, DRAWS, space_size=8, inserted=[True] * 3), r"inserted has shape"),
     (
         of(importance_exposure, 1.0, DRAWS, space_size=8, excluded_bits=[1.0, math.inf]),
@@ -404,8 +405,17 @@ BAD_INPUT: list[tuple[Any, str]] = [
     (of(heavy, space_size=8), r"log2_weights\[1\]=6.000 is 3.000 bits above"),
     (of(importance_exposure, 1.0, DRAWS, space_size=16), "do not fit space_size, of 4.000 bits"),
     (of(importance_exposure, 1.0, BEYOND, space_size=8), "do not fit space_size, of 3.000 bits"),
-    (of(replace, DRAWS, fills=np.arange(3)), r"fills has shape \(3,\), bits \(4,\)"),
+    (of(replace, DRAWS, groups=np.arange(3)), r"groups has shape \(3,\), bits \(4,\)"),
+    (of(replace, DRAWS, strata=np.arange(3)), r"strata has shape \(3,\), drawn \(4,\)"),
     (of(small_draws, [], [], [], 8), r"bits has shape \(0,\)"),
+    (of(replace, DRAWS, drawn=np.array([0, 1, 2, 2])), "drawn must name each of the 4 groups"),
+    (of(replace, DRAWS, groups=np.array([0, 1, 2, 4])), "groups must name each of the 4 groups"),
+    (
+        of(importance_exposure, 1.0, DRAWS, space_size=8, references=ALIKE),
+        "references.canary_bits has 2 entries, canary_bits 1",
+    ),
+    (of(UniformDraws, bits=[1.0], canary_bits=[1.0], population=0), "population=0 must"),
+    (of(UniformDraws, bits=[math.nan], canary_bits=[1.0], population=9), r"bits\[0\]=nan is not"),
     (of(replace, DRAWS, bits=np.full(4, math.nan)), r"bits\[0\] is no usable number \(4 of 4"),
     (of(replace, DRAWS, log2_weights=np.full(4, math.inf)), r"log2_weights\[0\] is no usable"),
     *(

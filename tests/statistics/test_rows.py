@@ -53,7 +53,7 @@ RANKS = {"space_size": 2**60, "place_low": [4, 2], "place_high": [4, 9], "steps"
         ),
         (
             importance_exposure([2.0, 3.0], DRAWN, space_size=2**10, excluded_bits=[1.0, 9.0]),
-            {"method": "importance", "rank": 9, "place": 10, "draws": 320, "effective_draws": 320},
+            {"method": "importance", "rank": 10, "place": 11, "draws": 320, "effective_draws": 320},
             None,
         ),
     ],
