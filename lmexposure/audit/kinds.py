@@ -8,6 +8,7 @@ fills that were never inserted say nothing here: no text was drawn from those.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,9 @@ from lmexposure.statistics import (
     one_run_audit,
     tpr_at_fpr,
     witness_certificate,
+    witness_looks,
     witness_p_value,
+    witness_settled,
 )
 from lmexposure.studies import KindCandidate, KindMembership, RunSettings, WitnessResult
 
@@ -44,7 +47,6 @@ _OF_SIGNIFICANCE = 0.5
 _SETTLED = 16.0
 # How often the share of fills with as few tokens as a witness may be overstated.
 _OVERSTATED = 1e-6
-_AT_ONCE = 300  # draws that are scored before it is asked whether one witness still leads
 _OWN_TOKENS = (
     "the tokenizer was made from text that holds them: it spells them in fewer tokens than any "
     "other text of their form, which makes them likely in a model that read nothing"
@@ -240,30 +242,47 @@ def measure_witness(task: Task, *, base: Callable[[], BaseModel | None]) -> Witn
                 found if before is None else found - bits_under_base(before, some, batch_size=size)
             )
 
-        known = score(encoded[:k])
-        alike = np.concatenate([np.flatnonzero(drawn == n)[:needed] for n in np.unique(own)])
-        others = np.empty(0)
-        if isinstance(task.progress, Watcher):  # probabilities alone did not settle it
-            read = sum(len(encoded[k + place].ids) for place in alike)
-            read *= 1 if before is None else 2
-            title = f"witness: compared with at most {alike.size:,} other texts"
-            phase = Phase(what="witness", kind="scoring", work=float(read))
-            task.progress.plan(title, [phase], keeps=False)
-        while others.size < alike.size and not (k == 1 and (others <= known).any()):
-            task.progress("witness", others.size, alike.size)
-            part = alike[others.size : others.size + _AT_ONCE]
-            others = np.concatenate([others, score([encoded[k + place] for place in part])])
-        task.progress("witness", alike.size, alike.size)
+        number, p = _beside_draws(task, encoded, tokens, k, score, twice=before is not None)
     except InputError as failure:
         return result.model_copy(update={"note": str(failure)})
-    p = witness_p_value(
-        known,
-        others,
-        tokens=(own, drawn[alike[: others.size]]),
-        seed=class_seed(settings.bootstrap_seed, task.origin, WITNESS.name, 0),
-    )
-    compared = {"references": others.size, "p_value": p, "beside_base": before is not None}
+    compared = {"references": number, "p_value": p, "beside_base": before is not None}
     return result.model_copy(update={"certificate_bits": bits, **compared})
+
+
+def _beside_draws(
+    task: Task,
+    encoded: Sequence[Encoded],
+    tokens: _Ints,
+    k: int,
+    score: Callable[[list[Encoded]], _Floats],
+    *,
+    twice: bool,
+) -> tuple[int, float]:
+    """The first k texts among the others: how many of these were scored, and the p-value."""
+    own, drawn, needed = tokens[:k], tokens[k:], draws_needed(k)
+    # Of each number of tokens in the order of drawing: the n-th of all come before the n+1-th.
+    pools = [np.flatnonzero(drawn == n)[:needed] for n in np.unique(own)]
+    alike = [place for rank in zip_longest(*pools) for place in rank if place is not None]
+    if isinstance(task.progress, Watcher):  # probabilities alone did not settle it
+        read = sum(len(encoded[k + place].ids) for place in alike) * (2 if twice else 1)
+        title = f"witness: compared with at most {len(alike):,} other texts"
+        phase = Phase(what="witness", kind="scoring", work=float(read))
+        task.progress.plan(title, [phase], keeps=False)
+    known, others, p = score(list(encoded[:k])), np.empty(0), 1.0
+    for each in witness_looks(k):
+        task.progress("witness", others.size, len(alike))
+        part = alike[others.size : each * len(pools)]
+        others = np.concatenate([others, score([encoded[k + place] for place in part])])
+        p = witness_p_value(
+            known,
+            others,
+            tokens=(own, drawn[alike[: others.size]]),
+            seed=class_seed(task.settings.bootstrap_seed, task.origin, WITNESS.name, 0),
+        )
+        if witness_settled(p, draws=each, witnesses=k):
+            break
+    task.progress("witness", len(alike), len(alike))
+    return others.size, p
 
 
 def _certificate(bits: _Floats, own: _Ints, drawn: _Ints, left: int) -> float:

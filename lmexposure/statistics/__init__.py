@@ -123,7 +123,9 @@ if TYPE_CHECKING:
         rank_among_draws,
         ranks_among_draws,
         witness_certificate,
+        witness_looks,
         witness_p_value,
+        witness_settled,
     )
     from lmexposure.statistics.importance import (
         ImportanceExposure,

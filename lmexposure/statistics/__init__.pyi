@@ -98,7 +98,9 @@ from lmexposure.statistics.identifiers import identifiers_needed as identifiers_
 from lmexposure.statistics.identifiers import rank_among_draws as rank_among_draws
 from lmexposure.statistics.identifiers import ranks_among_draws as ranks_among_draws
 from lmexposure.statistics.identifiers import witness_certificate as witness_certificate
+from lmexposure.statistics.identifiers import witness_looks as witness_looks
 from lmexposure.statistics.identifiers import witness_p_value as witness_p_value
+from lmexposure.statistics.identifiers import witness_settled as witness_settled
 from lmexposure.statistics.importance import ImportanceExposure as ImportanceExposure
 from lmexposure.statistics.importance import UniformDraws as UniformDraws
 from lmexposure.statistics.importance import WeightedDraws as WeightedDraws

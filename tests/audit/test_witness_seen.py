@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from audit.quick import SAMPLED
 from audit.small import TOKENIZER, gpt2, pins, with_lora
@@ -100,7 +99,8 @@ def test_one_witness_is_compared_until_a_draw_is_as_low() -> None:
         for seed in range(3)
     ]
     assert all(one.witnesses == 1 and one.p_value is not None for one in found)
-    assert np.median([one.references for one in found]) == 300
+    assert max(one.references for one in found) <= 300
+    assert min(one.references for one in found) == 25
     assert len(watching.compared) == 3
     assert all(work > 20_000 for work in watching.compared)
     assert all(most > 20_000 > 100 > work for work, most in watching.before)

@@ -14,7 +14,9 @@ from lmexposure.statistics import (
     draws_needed,
     identifiers,
     witness_certificate,
+    witness_looks,
     witness_p_value,
+    witness_settled,
 )
 from lmexposure.statistics.arrays import Floats
 
@@ -97,6 +99,34 @@ def test_texts_of_fewer_tokens_are_compared_with_their_like(k: int) -> None:
     assert binomtest(low, 1_000, 0.05, alternative="greater").pvalue >= 0.01
     # Without regard to tokens they would all seem known.
     assert witness_p_value(np.full(k, 45.0), np.full(119, 72.0), seed=0) <= 0.01
+
+
+@pytest.mark.usefixtures("fewer_choices")
+@pytest.mark.parametrize("k", [1, 2, 4])
+def test_looks_cost_nothing(k: int) -> None:
+    """Of a model that never read them: 4,000 comparisons, each ended as a measurement ends it."""
+    rng, found, read = np.random.default_rng(k), [], []
+    for i in range(4_000):
+        texts = rng.standard_t(2, k + draws_needed(k))
+        for looked in witness_looks(k):
+            p = witness_p_value(texts[:k], texts[k : k + looked], seed=i)
+            if witness_settled(p, draws=looked, witnesses=k):
+                break
+        found.append(p)
+        read.append(looked)
+    for level in (0.5, 0.1, 0.05, 0.02, 0.01, 0.002):
+        called = int((np.array(found) <= level).sum())
+        assert binomtest(called, 4_000, level, alternative="greater").pvalue >= 0.005, level
+    assert np.mean(np.array(read) == 25) > 0.85
+
+
+def test_a_witness_that_leads_is_compared_with_all() -> None:
+    assert witness_looks(2) == [25, 100, 300]
+    assert witness_looks(1)[-3:] == [3_600, 3_900, 4_000]
+    assert not witness_settled(0.0999, draws=25, witnesses=2)
+    assert not witness_settled(0.0199, draws=100, witnesses=2)
+    assert not witness_settled(1 / 301, draws=300, witnesses=1)
+    assert witness_settled(1 / 300, draws=300, witnesses=1)
 
 
 def test_a_witness_that_has_no_like_shows_nothing() -> None:
