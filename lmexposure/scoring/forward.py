@@ -1,7 +1,7 @@
 """Forward passes over whole texts: each by itself, or through the prefix tree that they share.
 
 The tree is worth its while where texts begin alike. A fast way is trusted only after it gave the
-same bits as the plain pass on some of these very texts.
+same bits as the plain pass on some of these very texts, or on others as long under this model.
 """
 
 import inspect
@@ -21,6 +21,7 @@ from lmexposure.scoring.runtime import (
     MODEL_FAILURES,
     Floats,
     LmHead,
+    Proven,
     failure_text,
     fused_activations,
     in_batches,
@@ -45,6 +46,7 @@ _PASS_TOKENS = {"cpu": 1 << 11, "cuda": 1 << 15}
 _MORE = 8  # times as many where short sequences lie side by side
 _PASS_LOGITS = 1 << 26  # 256 MB of float32, where a way holds whole logits
 _PACKED = "packed"
+_PROVEN = Proven()
 
 
 def refuse_nonfinite(bits: Floats, number: int, texts: int) -> None:
@@ -206,7 +208,9 @@ def choose_forward(model: Any, encoded: Sequence[Encoded]) -> PlainForward | Pre
             forward = make(plain, texts)
             if forward is None:
                 continue
-            if _is_right(forward, plain):
+            way, longest = (kind, bool(texts.prefix)), int(plain.costs[0])
+            if _PROVEN.covers(model, way, longest) or _is_right(forward, plain):
+                _PROVEN.add(model, way, longest)
                 return _slower(forward, kind, failures)
             failures.setdefault("gives other bits", kind)
         except MODEL_FAILURES as failure:

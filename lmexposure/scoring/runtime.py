@@ -9,13 +9,14 @@ block of the vocabulary at a time.
 """
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import partial
 from itertools import pairwise
 from math import log
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -168,6 +169,28 @@ def in_batches(
             continue
         start += batch_size
         yield out
+
+
+class Proven:
+    """What a numerical probe showed right on a model, as long as the model computes alike."""
+
+    def __init__(self) -> None:
+        self._known: WeakKeyDictionary[Any, dict[Hashable, int]] = WeakKeyDictionary()
+
+    def covers(self, model: Any, way: Hashable, length: int) -> bool:
+        """Whether this way was right on texts of so many tokens, where a window may have closed."""
+        return self._known.get(model, {}).get(self._name(model, way), -1) >= length
+
+    def add(self, model: Any, way: Hashable, length: int) -> None:
+        """Take note that it was right."""
+        known, name = self._known.setdefault(model, {}), self._name(model, way)
+        known[name] = max(length, known.get(name, -1))
+
+    @staticmethod
+    def _name(model: Any, way: Hashable) -> Hashable:
+        attention = getattr(model.config, "_attn_implementation", None)
+        computes = type(model).forward, id(vars(model).get("forward"))
+        return way, computes, model.dtype, model.device, attention
 
 
 def rounding_bits(model: Any) -> float:

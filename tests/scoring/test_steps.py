@@ -18,6 +18,7 @@ from lmexposure.scoring import (
     cached_steps,
     next_token_steps,
 )
+from lmexposure.scoring import steps as steps_module
 from lmexposure.scoring.cached_steps import _PathLayer
 from lmexposure.scoring.steps import LstmSteps, pair_bits
 
@@ -371,3 +372,34 @@ def test_nothing_wanted_and_impossible_tokens() -> None:
     _, bits = steps.advance(state, np.array([0]), np.array([7]), empty, empty)
     assert bits.shape == (0,)
     assert bits.dtype == np.float64
+
+
+def test_a_probe_is_made_once_a_model_and_again_where_it_computes_in_another_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    probed = list[int]()
+    agree = steps_module._agree
+
+    def counted(fast: Any, slow: Any, probe: list[int], model: Any) -> bool:
+        probed.append(len(probe))
+        return agree(fast, slow, probe, model)
+
+    monkeypatch.setattr(steps_module, "_agree", counted)
+    model = family("gpt2")
+    kinds = [type(next_token_steps(model, PROBE[:n])) for n in (8, 5, 8, 12, 8)]
+    assert set(kinds) == {PathSteps}
+    assert probed == [8, 12]
+    next_token_steps(family("gpt2"), PROBE)
+    assert probed == [8, 12, 12]
+    next_token_steps(model.double(), PROBE)
+    assert probed == [8, 12, 12, 12]
+    right = type(model).forward
+
+    def wrong(self: Any, *args: Any, **named: Any) -> Any:
+        out = right(self, *args, **named)
+        if named.get("past_key_values") is not None:
+            out.logits = out.logits.roll(1, dims=-1)
+        return out
+
+    monkeypatch.setattr(type(model), "forward", wrong)
+    assert isinstance(next_token_steps(model, PROBE), RecomputedSteps)
