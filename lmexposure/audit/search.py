@@ -8,7 +8,7 @@ searches for each canary, with nothing and with a part of its secret given.
 import math
 import time
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain
 
 import numpy as np
@@ -154,7 +154,7 @@ class _Search:
         record = Search(
             tokens=self._space.proof,
             shared_tokens=len(self._space.beginning),
-            margin=self._ranks.margin,
+            margin=self._ranks.margin if self._ranks.is_measured else None,
             budget_steps=self._most,
             draws=None if draws is None else self._settings.draws,
             draw_steps=None if draws is None else draws.steps,
@@ -163,7 +163,7 @@ class _Search:
             guesses_proven=None if likeliest is None else likeliest.proven,
             guess_steps=None if likeliest is None else likeliest.steps,
         )
-        secret_bits, notes = tuple(self._bits.tolist()), {}
+        known, notes = map(self._ranks.rescorer.known, self._paths), {}
         if isinstance(self._steps, RecomputedSteps):
             notes["steps"] = self._steps.slower
         if failure := self._ranks.rescorer.failure:
@@ -173,7 +173,10 @@ class _Search:
             )
         return FormatSearch(
             estimates=tuple(rows),
-            secret_bits=secret_bits,
+            secret_bits=tuple(
+                max(0.0, walked) if exact is None else exact
+                for exact, walked in zip(known, self._walked.tolist(), strict=True)
+            ),
             guesses=guesses,
             record=record,
             interrupted=self._interrupted,
@@ -206,9 +209,10 @@ class _Search:
     def _progress(self, what: str, done: int, total: int) -> None:
         self._watcher(f"{self._scores.format.name}: {what}", done, total)
 
-    @property
-    def _bits(self) -> NDArray[np.float64]:
-        return self._ranks.rescorer.bits(self._paths)
+    @cached_property
+    def _walked(self) -> NDArray[np.float64]:
+        """Costs of canaries and controls behind the shared tokens, as draws have them."""
+        return walked_bits(self._space, self._steps, self._paths)
 
     def _watch_draws(self, done: int, total: int) -> None:
         self._progress("drawing fills", done, total)
@@ -218,7 +222,8 @@ class _Search:
 
     def _count(self, rows: list[Estimates], draws: Draws, seconds: float) -> None:
         """Ranks that the budget can count; bounds of all others where that is asked for."""
-        expected = [draws.expected_steps(b + self._ranks.margin.bits) for b in self._bits]
+        limits = self._walked + self._ranks.expected_margin
+        expected = [draws.expected_steps(limit) for limit in limits.tolist()]
         most: float = self._most
         if self._budget.seconds is not None:
             most = min(most, self._budget.seconds * draws.steps / max(seconds, 1e-9))
@@ -292,25 +297,23 @@ class _Search:
         """Ranks estimated from the draws and the references."""
         inserted = np.array([canary.role == "canary" for canary in self._scores.canaries])
         aside = [self._space.path(index) for index in self._aside]
-        # Costs as the draws have them.
-        walk = partial(walked_bits, self._space, self._steps)
-        bits = walk(self._paths)
+        outside = walked_bits(self._space, self._steps, aside) if aside else np.empty(0)
         exposure = importance_exposure(
-            bits,
+            self._walked,
             draws.weighted([*self._paths, *aside]),
             space_size=self._space.size,
-            references=self._references(bits),
+            references=self._references(),
             inserted=inserted,
-            excluded_bits=walk(aside) if aside else np.empty(0),
+            excluded_bits=outside,
             level=self._settings.level,
         )
         for i, row in enumerate(rows):
             row["importance"] = replace(exposure.canary(i), steps=draws.steps)
 
-    def _references(self, bits: NDArray[np.float64]) -> UniformDraws | None:
+    def _references(self) -> UniformDraws | None:
         """The references, where their costs are those of the draws up to what all fills share."""
-        own, others = np.split(self._scores.secret_bits, [len(bits)])
-        gaps = own - bits
+        own, others = np.split(self._scores.secret_bits, [len(self._indices)])
+        gaps = own - self._walked
         shared = float(np.median(gaps))
         if not others.size or np.abs(gaps - shared).max() > _ALIKE_BITS:
             return None
@@ -364,7 +367,7 @@ class _Search:
         steps = self._budget.steps
         if self._draws is None or steps is None:  # R is small, and was listed
             return asked
-        margin = 4 * self._ranks.margin.bits
+        margin = 4 * self._ranks.expected_margin
         if self._draws.likeliest_within(_LIKELY * steps, margin) >= asked:
             return asked
         return min(asked, self._draws.likeliest_within(_SPARE * steps, margin))

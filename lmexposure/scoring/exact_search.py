@@ -20,6 +20,7 @@ import math
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -55,7 +56,7 @@ _FAR_BITS = 0.1  # far above rounding in float32: a copy that is further off is 
 _MARGIN_BITS = 1e-3  # float32: what rounding may move a total by
 _SAFETY = 4  # the margin is at least this multiple of the largest error that was measured
 _MOST_NEAR, _FEWEST_NEAR = 20_000, 256  # fills that are scored again at most
-_SAMPLE = 64
+_SAMPLE, _DRAWN = 64, 16  # fills, and of them at least so many that are no canary
 _SAMPLE_HALF = 256
 _MOST_ALIKE = 4_096  # fills that cannot be distinguished from the k-th, at most
 _NARROW = 64  # a narrow batch finds a first bound soon
@@ -90,6 +91,10 @@ class Rescorer:
         if self.failure:
             self._learn(asked, self._as_it_is)
         return np.array([self._known[path] for path in asked], dtype=np.float64)
+
+    def known(self, path: Sequence[int]) -> float | None:
+        """Bits of a path that was scored already; None of any other."""
+        return self._known.get(tuple(path))
 
     def _learn(self, asked: list[_Path], compute: Callable[[list[_Path]], Floats]) -> None:
         """Compute what is not known yet."""
@@ -175,10 +180,9 @@ def _walked_together(space: TokenSpace, steps: Steps, paths: Sequence[Sequence[i
 
 
 def measured_error(
-    space: TokenSpace, steps: Steps, rescorer: Rescorer, *, sample: int, seed: int
+    space: TokenSpace, steps: Steps, rescorer: Rescorer, indices: Sequence[int]
 ) -> float:
-    """The largest difference in bits between walking and rescoring, over a sample of fills."""
-    indices = space.format.sample(min(sample, space.size), seed=seed)
+    """The largest difference in bits between walking and rescoring, over these fills."""
     paths = [space.path(index) for index in indices]
     difference = walked_bits(space, steps, paths) - rescorer.bits(paths)
     return float(np.abs(difference).max())
@@ -228,14 +232,46 @@ class RankSearch:
     ) -> None:
         self._space, self._steps = space, steps
         self._live_states = live_states
-        model = module_of(model)
-        self.rescorer = Rescorer(model, space)  # settles near ties, in float64
+        self._model, self._seed = module_of(model), seed
+        self.rescorer = Rescorer(self._model, space)  # settles near ties, in float64
         self._excluded = sorted(set(excluded))
         self._excluded_paths = [space.path(index) for index in self._excluded]
-        self.margin = self._measured_margin(model, seed)
         self.spent = 0  # model steps so far, over all walks
         self.most_live = 0  # the largest number of states held at once so far
         self.interrupted = False  # a person ended the last walk; what it had proven was returned
+
+    @cached_property
+    def margin(self) -> Margin:
+        """Within which fills are scored again; measured when it is first asked for.
+
+        The fixed one where float32 is far within it, else one from a sample.
+        """
+        model = self._model
+        full = model.dtype in (torch.float32, torch.float64)
+        number = _SAMPLE if full else _SAMPLE_HALF
+        # Canaries were drawn like any other fill, and are scored in float64 in any case.
+        known = self._excluded[: number - _DRAWN]
+        drawn = self._space.format.sample(
+            min(number - len(known), self._space.size), seed=self._seed
+        )
+        sample = list(dict.fromkeys([*known, *drawn]))
+        error = measured_error(self._space, self._steps, self.rescorer, sample)
+        experts = any(type(module).__name__.endswith("Experts") for module in model.modules())
+        smooth = full and not self.rescorer.failure and not experts
+        fixed = smooth and _SAFETY * error <= _MARGIN_BITS
+        bits = _MARGIN_BITS if fixed else max(_MARGIN_BITS, _SAFETY * error)
+        return Margin(bits=bits, measured=error, sample=len(sample), empirical=not fixed)
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether the margin was asked for, and so the model copied to float64."""
+        return "margin" in vars(self)
+
+    @property
+    def expected_margin(self) -> float:
+        """The margin in bits as it is to be expected, without the work of measuring it."""
+        full = self._model.dtype in (torch.float32, torch.float64)
+        return _MARGIN_BITS if full else self.margin.bits
 
     def bits(self, indices: Sequence[int]) -> Floats:
         """Costs behind the shared tokens in float64, shape (n,); lower = more memorised."""
@@ -302,17 +338,6 @@ class RankSearch:
             # What was thought proven rests on the sample once float64 has failed.
             margin=replace(self.margin, empirical=True) if self.rescorer.failure else self.margin,
         )
-
-    def _measured_margin(self, model: Any, seed: int) -> Margin:
-        """The fixed margin where float32 is far within it, else one from a sample."""
-        full = model.dtype in (torch.float32, torch.float64)
-        sample = min(_SAMPLE if full else _SAMPLE_HALF, self._space.size)
-        error = measured_error(self._space, self._steps, self.rescorer, sample=sample, seed=seed)
-        experts = any(type(module).__name__.endswith("Experts") for module in model.modules())
-        smooth = full and not self.rescorer.failure and not experts
-        fixed = smooth and _SAFETY * error <= _MARGIN_BITS
-        bits = _MARGIN_BITS if fixed else max(_MARGIN_BITS, _SAFETY * error)
-        return Margin(bits=bits, measured=error, sample=sample, empirical=not fixed)
 
 
 class _Tally:

@@ -200,6 +200,7 @@ def test_an_interrupt_keeps_what_was_proven(name: str) -> None:
     for after in (1, 2, 3, 5, 9):
         steps = Interrupted(steps_of(model, space), 0)
         search = search_of(model, space, steps, excluded=planted, live_states=4 * space.longest)
+        assert not search.margin.empirical  # measured before, without an interrupt
         steps.left = after
         found = search.ranks(indices, budget=UNLIMITED)
         assert search.interrupted == (steps.left <= 0)
@@ -214,6 +215,7 @@ def test_an_interrupt_before_anything_was_proven(monkeypatch: pytest.MonkeyPatch
     model, _, space, bits = listed("digits")
     steps = steps_of(model, space)
     search = search_of(model, space, steps, excluded=[4, 5])
+    assert search.margin.bits == 1e-3  # measured beforehand
 
     def interrupted(*arguments: Any) -> Any:
         raise KeyboardInterrupt
@@ -231,6 +233,7 @@ def test_a_walk_worse_than_its_margin_is_found_out() -> None:
     for by in (0.5, -0.5):
         steps = Off(steps_of(model, space), by, space.path(37)[0], quiet=True)
         search = search_of(model, space, steps)
+        assert search.margin.bits == 1e-3
         steps.quiet = False
         with pytest.raises(NumericalError, match=r"missed fills that cost .* above the\s+margin"):
             search.ranks([37], budget=UNLIMITED)
@@ -243,6 +246,7 @@ def test_a_planted_sibling_that_the_walk_missed_is_found_out() -> None:
     second = next(i for i in order if space.path(i)[0] != cheap)
     steps = Off(steps_of(model, space), 5.0, cheap, quiet=True)
     search = search_of(model, space, steps, excluded=[best])
+    assert search.margin.bits == 1e-3
     steps.quiet = False
     with pytest.raises(NumericalError, match="missed fills"):
         search.ranks([second], budget=UNLIMITED)
@@ -312,14 +316,26 @@ def test_walked_bits_are_those_of_whole_passes(name: str) -> None:
 def test_the_largest_error_of_a_sample() -> None:
     model, _, space, _ = listed("digits")
     steps, rescorer = steps_of(model, space), Rescorer(model, space)
-    right = measured_error(space, steps, rescorer, sample=1000, seed=0)
+    right = measured_error(space, steps, rescorer, range(space.size))
     assert 0 < right < 1e-4
     broken = Off(steps, 0.25, space.path(37)[0])  # ten fills begin so, of a hundred
     for broken.by in (-0.25, 0.25):
-        error = measured_error(space, broken, rescorer, sample=1000, seed=0)
+        error = measured_error(space, broken, rescorer, range(space.size))
         assert error == pytest.approx(0.25, abs=1e-4)
-    few = [measured_error(space, broken, rescorer, sample=2, seed=s) for s in range(40)]
+    few = [
+        measured_error(space, broken, rescorer, space.format.sample(2, seed=s)) for s in range(40)
+    ]
     assert min(few) < 1e-4 < 0.2 < max(few)
+
+
+def test_canaries_are_part_of_the_sample() -> None:
+    model, _, space, _ = listed("thousand")
+    for number, least in ((0, 64), (30, 60), (64, 60)):
+        search = search_of(model, space, excluded=range(number))
+        assert not search.is_measured
+        assert least <= search.margin.sample <= 64
+        assert search.is_measured
+        assert all(search.rescorer.known(space.path(i)) is not None for i in range(min(number, 48)))
 
 
 @pytest.mark.parametrize("value", [torch.nan, -torch.inf])

@@ -84,7 +84,8 @@ class Search(Record):
 
     tokens: TokenProof  # how fills were followed as tokens
     shared_tokens: Count  # how many tokens all fills begin with
-    margin: Margin  # by how much a fill's cost in bits may be off
+    # by how much a fill's cost in bits may be off; None where nothing was counted
+    margin: Margin | None
     budget_steps: BigInteger  # model steps that each search might take
     draws: Count | None  # fills drawn by importance
     draw_steps: Count | None  # model steps that drawing took
