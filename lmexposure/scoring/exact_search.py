@@ -107,7 +107,13 @@ class Rescorer:
         if self._steps is None:
             with evaluation_mode(self._source):
                 twin = _copy_in_float64(self._source)
-            self._steps = next_token_steps(twin, [*self._space.beginning, *paths[0]])
+            # In float32 its bits are compared with the model's own below.
+            full = self._source.dtype == torch.float32
+            self._steps = next_token_steps(
+                twin,
+                [*self._space.beginning, *paths[0]],
+                copied_from=self._source if full else None,
+            )
         bits = walked_bits(self._space, self._steps, paths)
         if not np.isfinite(bits).all():
             raise NumericalError("it gives NaN or infinite log-probabilities")

@@ -43,8 +43,10 @@ _HALVINGS = 40
 # How far each component between the model and the uniform one reaches: log2 H / log2|R|.
 _REACH = (0.22, 0.45, 0.68, 0.9)
 _ROUNDING = 1e-3  # bits by which a float32 total may lie off
-# Which component each of ten draws comes from: 0 is the model, 5 the uniform one.
-_TURNS = (5, 4, 3, 2, 1, 0, 4, 3, 2, 1)
+# Which component each of twenty draws comes from: 0 is the model, 5 the uniform one. References
+# count what the last two would; most draws go where no reference is cheap enough.
+_TURNS = (5, 3, 2, 1, 4, 0, 3, 2, 1, 3, 2, 1, 4, 3, 2, 1, 0, 3, 2, 1)
+_FEWEST = 10  # draws; of so many each component has one
 _TOP_SHARE = 10  # one step in ten goes into the levels that all draws share
 _BLOCK_BYTES = 1 << 27  # of model states held at once
 _MOST_CHILDREN = 1 << 19
@@ -309,7 +311,7 @@ def draw_fills(
     progress: Callable[[int, int], None] | None = None,
 ) -> Draws:
     """Draw fills with replacement from the mixture, stratified over its components."""
-    integer("draws", draws, low=len(_TURNS))
+    integer("draws", draws, low=_FEWEST)
     rng = np.random.default_rng(seed)
     components = np.array(_TURNS)[np.arange(draws) % len(_TURNS)]
     before = steps.evaluated
@@ -355,7 +357,7 @@ def _block_size(space: TokenSpace, shared: SharedLevels) -> int:
         int(np.bincount(level.children.rows).max(initial=1)) for level in shared.levels
     )
     affordable = min(_BLOCK_BYTES / row_bytes, _MOST_CHILDREN / most_children)
-    return max(len(_TURNS), int(affordable))
+    return max(_FEWEST, int(affordable))
 
 
 _Drawn: TypeAlias = tuple[Groups, Floats, Floats]

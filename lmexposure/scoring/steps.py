@@ -159,7 +159,7 @@ class RecomputedSteps(_LogitSteps):
         return working(out.logits[:, -1])
 
 
-def next_token_steps(model: Any, probe: Sequence[int]) -> WholeSteps:
+def next_token_steps(model: Any, probe: Sequence[int], *, copied_from: Any = None) -> WholeSteps:
     """The fastest steps that give the right numbers on this model.
 
     They are tried on `probe`, once for each model: forks from one prefix, rows repeated and
@@ -168,6 +168,7 @@ def next_token_steps(model: Any, probe: Sequence[int]) -> WholeSteps:
     Args:
         model: a causal language model, left in the mode that it was in.
         probe: at least 2 token ids, such as an encoded canary.
+        copied_from: a model that this is a copy of in another dtype; what was right on it is here.
     """
     why = ""
     # The fastest first.
@@ -180,9 +181,12 @@ def next_token_steps(model: Any, probe: Sequence[int]) -> WholeSteps:
             try:
                 steps = make()
                 way = type(steps)
-                if _PROVEN.covers(model, way, len(probe)) or _agree(
-                    steps, RecomputedSteps(model), list(probe), model
-                ):
+                known = any(
+                    _PROVEN.covers(each, way, len(probe))
+                    for each in (model, copied_from)
+                    if each is not None
+                )
+                if known or _agree(steps, RecomputedSteps(model), list(probe), model):
                     _PROVEN.add(model, way, len(probe))
                     steps.evaluated = 0
                     return steps

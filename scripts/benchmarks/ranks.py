@@ -38,7 +38,7 @@ from lmexposure.statistics import ImportanceExposure, importance_exposure
 ARGUMENTS = {"corpus": Path, "rounds": 5, "device": "cpu", "out": "runs/benchmark_scoring"}
 BILLION, CARD, ALNUM = "random_number", "card_number", "alnum20"
 SNAPSHOTS = (1, 2, 3, 4, 6)
-DRAWS = 20_000
+DRAWS = 12_000
 LIVE_STATES = 1 << 15
 LEAST_EXPOSURE = 13.0  # bits from which on a rank is to be counted
 LONG_WALK = 50_000  # steps; shorter walks are no measure of speed
