@@ -30,11 +30,11 @@ def _naive(
         alike = n / references.population
 
     def by_draws(bits: float) -> float:
-        least = [
-            (1.0 if t == math.inf else min(1.0, 2 ** (t - bits))) / 2**total
-            for t, total in zip(draws.limits.tolist(), draws.log2_totals.tolist(), strict=True)
-        ]
-        return m * sum(pi * q for pi, q in zip(draws.shares.tolist(), least, strict=True))
+        found = 0.0
+        components = (draws.shares, draws.limits, draws.log2_totals)
+        for share, t, total in zip(*(column.tolist() for column in components), strict=True):
+            found += share * (1.0 if t == math.inf else min(1.0, 2 ** (t - bits))) / 2**total
+        return m * found
 
     parts, seen = [0.0] * len(draws.log2_weights), 0
     for bits, group, out in zip(draws.bits, draws.groups, draws.excluded, strict=True):
@@ -229,7 +229,7 @@ def test_own_excluded_and_inserted_fills() -> None:
     # Each fill stands for itself: eight fills, each drawn forty times.
     fills, bits = list(range(8)) * 40, [3.0 + 0.1 * i for i in range(8)] * 40
     draws = small_draws([8.0] * 320, bits, fills, 2**10)
-    options = {"space_size": 2**10}
+    options: Any = {"space_size": 2**10}
     apart = replace(draws, excluded=np.isin(range(8), [2, 7]))
     every = importance_exposure([3.2, 3.7], apart, **options)
     assert every.rank == every.place == (3, 8)
