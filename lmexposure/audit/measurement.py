@@ -55,11 +55,10 @@ from lmexposure.audit.kinds import IN_TOKENIZER, kind_warnings, kinds_section, m
 from lmexposure.audit.privacy import privacy_section
 from lmexposure.audit.search import Extractions, extract_format, search_format
 from lmexposure.audit.workload import (
+    WITHOUT_SEARCH,
     Progress,
     Task,
-    Watcher,
-    measurement_phases,
-    measurement_title,
+    announce,
     silent,
 )
 from lmexposure.canaries import Manifest, Wrapping
@@ -228,9 +227,7 @@ class _Measurement(Task):
         if directory is not None:
             directory.begin(threads)
         with computing_threads(threads):
-            if isinstance(self.progress, Watcher):
-                title = measurement_title(manifest, settings)
-                self.progress.plan(title, measurement_phases(self), keeps=True)
+            announce(self)
             scores = [score_format(self, name) for name in manifest.ranked.formats]
             if slower := [part.slower for part in scores if part.slower]:
                 self.notes["texts"] = slower[0]
@@ -282,6 +279,8 @@ class _Measurement(Task):
 
     def _estimate(self, scores: FormatScores) -> FormatEstimates:
         name = scores.format.name
+        if self.settings.estimate not in WITHOUT_SEARCH:
+            self.progress(f"{name}: copy in float64", 0, 1)
         search = search_format(self, scores)
         self.notes = {**search.notes, **self.notes}
         extractions, left_out = self._extract(scores)

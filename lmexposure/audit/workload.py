@@ -15,8 +15,8 @@ from os.path import commonprefix
 from typing import Any, Protocol, runtime_checkable
 
 from lmexposure._files import is_utf8
-from lmexposure._forecast import Phase
-from lmexposure._style import count
+from lmexposure._forecast import Forecast, Phase
+from lmexposure._style import count, in_words
 from lmexposure.audit.directory import MeasurementDirectory
 from lmexposure.canaries import DEFAULT_REFERENCES, WITNESS, Format, Manifest, Wrapping
 from lmexposure.core import Part
@@ -41,8 +41,8 @@ from lmexposure.scoring import (
     Vocabulary,
     beam_width,
     step_pace,
+    token_pace,
 )
-from lmexposure.statistics import draws_needed
 from lmexposure.studies import MeasureSettings, RowsRecord
 
 
@@ -116,12 +116,37 @@ class Task:
 
 
 WITHOUT_SEARCH = ("sampled", "skew_normal")
-# A search also sorts, weighs and copies, and meets some prefixes twice: 0.8 to
-# 2.5 times a bare step, on the LSTM and on a small GPT-2.
-_AROUND_A_STEP = 1.5
-_FOLLOWED = 0.25  # of the beams' steps with characters given
+_AROUND_A_STEP = 1.25  # a search also sorts, weighs and copies
+# A walk that would be dear is left to the draws, and one that is cheap ends soon: seen on a small
+# GPT-2 and on SmolLM2-135M, with canaries that they know and that they do not.
+_COUNTED, _GUESSED = 0.05, 0.1  # of the draws' steps
+_FOLLOWED = 0.1  # of the beams' steps with characters given, behind those where they lose a secret
+_LONG = 10.0  # seconds of work whose parts are told
 _STATISTICS_SECONDS = 1.5  # of a format: curve, permutations
 _REFIT_SECONDS = 0.04  # of a curve to ten thousand references
+_PATHS = 64  # on which a walk's error is measured
+_COPY_STEPS = 3  # a step in float64, and one in the model's dtype to compare it with
+
+
+@dataclass(frozen=True, kw_only=True)
+class Paces:
+    """Seconds that the model takes for one token, by a trial; None: it failed, or was not made."""
+
+    reading: float | None = None  # of many texts in a pass
+    stepping: float | None = None  # behind one of many prefixes, and what a search does around it
+
+    @classmethod
+    def of(cls, task: "Task") -> "Paces":
+        """From a few passes over a canary."""
+        ids = task.row(next(iter(task.manifest.ranked.formats)))
+        settings, stepping = task.settings, None
+        try:
+            reading = token_pace(task.lm.model, ids)
+            if settings.estimate not in WITHOUT_SEARCH or settings.extraction:
+                stepping = _AROUND_A_STEP * step_pace(task.lm, ids)
+        except (*MODEL_FAILURES, LmexposureError, MemoryError):  # scoring or searching says why
+            return cls()
+        return cls(reading=reading, stepping=stepping)
 
 
 def measurement_title(manifest: Manifest, settings: MeasureSettings) -> str:
@@ -141,72 +166,101 @@ def measurement_title(manifest: Manifest, settings: MeasureSettings) -> str:
     return f"measuring: {', '.join(parts)}"
 
 
-def measurement_phases(task: Task) -> list[Phase]:
-    """The parts of a measurement, in order; steps of the model are timed for the searches' pace."""
-    lm, manifest, settings = task.lm, task.manifest, task.settings
-    # The tokens of a fill without its context, which is short, and in its row.
-    tokens = {name: task.row(name, whole=False) for name in manifest.ranked.formats}
-    rows = {name: task.row(name) for name in tokens}
-    pace = None
-    if settings.estimate not in WITHOUT_SEARCH or settings.extraction:
-        pace = _trial(lm, next(iter(rows.values())))
+def measurement_forecast(task: Task) -> Forecast:
+    """What a measurement will do, how long it takes, and how long a first look would."""
+    paces = Paces.of(task)
+    phases = measurement_phases(task, paces)
+    note = ""
+    if not task.settings.quick:
+        quicker = replace(task, settings=task.settings.quicker)
+        seconds = math.fsum(phase.expected for phase in measurement_phases(quicker, paces))
+        note = f"; with quick=True about {in_words(seconds)}"
+    title = measurement_title(task.manifest, task.settings)
+    return Forecast(what=title, phases=tuple(phases), note=note)
+
+
+def announce(task: Task) -> None:
+    """Tell a watcher what a measurement will do, and a person the parts of it."""
+    if not isinstance(task.progress, Watcher):
+        return
+    ahead = measurement_forecast(task)
+    task.progress.plan(ahead.what, ahead.phases, keeps=True)
+    if isinstance(task.progress, Speaker) and ahead.seconds >= _LONG:
+        task.progress.say(f"{ahead.by_part}{ahead.note}")
+
+
+def measurement_phases(task: Task, paces: Paces) -> list[Phase]:
+    """The parts of a measurement, in order."""
+    manifest, settings = task.manifest, task.settings
+    lengths = {name: _length(task, manifest.formats[name]) for name in manifest.ranked.formats}
     phases = []
-    for name, ids in rows.items():
-        drawn = sum(canary.format == name for canary in manifest.entries)
-        work = float(len(ids) * (drawn + _references(manifest, name, settings)))
+    for name, length in lengths.items():
+        texts = sum(canary.format == name for canary in manifest.entries)
+        texts += _references(manifest, name, settings)
+        # What all texts begin with is read once.
+        work = len(task.row(name)) + texts * _depth(manifest.formats[name], length, texts)
         for under in ("", *[" under the base"] * (task.base is not None)):
-            phases.append(Phase(what=f"scoring {name}{under}", kind="scoring", work=work))
-    most = settings.steps_for(lm.size)
-    for name, ids in tokens.items():
-        form = manifest.formats[name]
-        # About how many of these tokens are the template's beginning.
-        public = len(_in_row(lm, form.prefix, None)) if form.prefix else 0
-        length = max(1, len(ids) - min(public, len(ids) - 1))
-        phases += _search_phases(form, settings, length, most, pace)
+            what = f"scoring {name}{under}"
+            phases.append(Phase(what=what, work=work, **_reading(paces), part="references"))
+    for name, length in lengths.items():
+        phases += _search_phases(task, manifest.formats[name], length, paces.stepping)
         if settings.extraction:
-            phases.append(_extraction_phase(manifest, name, settings, length, pace))
+            phases.append(_extraction_phase(manifest, name, settings, length, paces.stepping))
         refits = settings.bootstraps * (settings.estimate == "skew_normal")
         spent = _STATISTICS_SECONDS + _REFIT_SECONDS * refits
-        phases.append(Phase(what=f"estimating {name}", kind="statistics", work=spent, pace=1.0))
-    return [*phases, *_of_chosen_texts(task), *_of_witnesses(task)]
+        what = f"estimating {name}"
+        phases.append(Phase(what=what, kind="statistics", work=spent, pace=1.0, part="estimates"))
+    return [*phases, *_of_chosen_texts(task, paces), *_of_witnesses(task, paces)]
 
 
-def _of_witnesses(task: Task) -> Iterator[Phase]:
+def _length(task: Task, form: Format) -> int:
+    """The tokens of a fill behind what is public of it."""
+    ids = task.row(form.name, whole=False)
+    public = len(_in_row(task.lm, form.prefix, None)) if form.prefix else 0
+    return max(1, len(ids) - min(public, len(ids) - 1))
+
+
+def _reading(paces: Paces) -> dict[str, Any]:
+    return {"kind": "scoring", "pace": paces.reading}
+
+
+def _of_witnesses(task: Task, paces: Paces) -> Iterator[Phase]:
     """They are compared with others only where their own probabilities settle nothing."""
-    witnesses = len(task.manifest.witnesses)
-    if not witnesses:
-        return
-    row = len(task.row(WITNESS.name))
-    whole = row * (witnesses + draws_needed(witnesses)) * (1 + (task.base is not None))
-    yield Phase(what="witness", kind="scoring", work=float(row), most=float(whole))
+    if task.manifest.witnesses:
+        work = float(len(task.row(WITNESS.name)))
+        yield Phase(what="witness", work=work, **_reading(paces), part="witness")
 
 
-def _of_chosen_texts(task: Task) -> Iterator[Phase]:
+def _of_chosen_texts(task: Task, paces: Paces) -> Iterator[Phase]:
     """They are scored where coins judge them."""
     if task.manifest.plan.inclusion_probability is None:
         return
     for form in task.manifest.chosen:
         texts = sum(canary.format == form.name for canary in task.manifest.entries)
         work = float(texts * len(task.row(form.name)))
-        yield Phase(what=f"scoring {form.name}", kind="scoring", work=work)
+        yield Phase(what=f"scoring {form.name}", work=work, **_reading(paces), part="chosen texts")
 
 
-def _search_phases(
-    form: Format, settings: MeasureSettings, length: int, most: int, pace: float | None
-) -> Iterator[Phase]:
-    """Draws, exact ranks and the likeliest fills of a format."""
+def _search_phases(task: Task, form: Format, length: int, pace: float | None) -> Iterator[Phase]:
+    """The copy in float64, draws, exact ranks and the likeliest fills of a format."""
+    settings = task.settings
     if settings.estimate in WITHOUT_SEARCH:
         return
+    most = float(settings.steps_for(task.lm.size))
     drawn = settings.draws * _depth(form, length, settings.draws)
-    yield Phase(what=f"{form.name}: drawing fills", kind="stepping", work=drawn, pace=pace)
+    walked = most if settings.estimate == "exact" else min(most, _COUNTED * drawn)
+    compared = _PATHS + sum(c.format == form.name for c in task.manifest.entries)
+    done = {"kind": "stepping", "pace": pace}
+    copied = float(_COPY_STEPS * compared * length)
+    yield Phase(what=f"{form.name}: copy in float64", work=copied, **done, part="search")
+    yield Phase(what=f"{form.name}: drawing fills", work=drawn, **done, part="draws")
     if settings.estimate != "importance":
-        few = min(float(most), drawn / 4)
         what = f"{form.name}: counting ranks"
-        yield Phase(what=what, kind="stepping", work=few, most=float(most), pace=pace)
+        yield Phase(what=what, work=walked, most=most, **done, part="search")
     if settings.extraction:
-        few = min(float(most), float(settings.guesses * length))
+        few = min(most, settings.guesses * length / 2, _GUESSED * drawn)
         what = f"{form.name}: best-first search"
-        yield Phase(what=what, kind="stepping", work=few, most=float(most), pace=pace)
+        yield Phase(what=what, work=few, most=most, **done, part="search")
 
 
 def _extraction_phase(
@@ -217,9 +271,12 @@ def _extraction_phase(
     inserted = sum(c.format == name for c in manifest.canaries)
     width = beam_width(inserted) if settings.beam_width is None else settings.beam_width
     deep = _depth(form, length, width)
-    steps = sum(max(1.0, deep - k) for k in range(1, settings.revealed + 1)) * inserted
-    whole, few = (1 + width) * (deep + steps), (1 + width) * (deep + _FOLLOWED * steps)
-    return Phase(what=f"extracting {name}", kind="stepping", work=few, most=whole, pace=pace)
+    # With characters given, a beam ends where no candidate leads to its secret any more.
+    lost = (length - deep) + _FOLLOWED * deep
+    work = (1 + width) * (deep + lost * settings.revealed * inserted)
+    return Phase(
+        what=f"extracting {name}", kind="stepping", work=work, pace=pace, part="extraction"
+    )
 
 
 def _depth(form: Format, length: int, many: int) -> float:
@@ -237,14 +294,6 @@ def _in_row(lm: TorchModel, text: str, context: AnyContext) -> list[int]:
         return encode_documents(lm.tokenizer, [text], context=context)[0]
     ids: list[int] = lm.tokenizer(text, add_special_tokens=False)["input_ids"]
     return ids
-
-
-def _trial(lm: TorchModel, ids: Sequence[int]) -> float | None:
-    """The pace of a search; None of a model that cannot step, of which the search says why."""
-    try:
-        return _AROUND_A_STEP * step_pace(lm, ids)
-    except (*MODEL_FAILURES, LmexposureError, MemoryError):
-        return None
 
 
 def watch_training(

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         label_only,
         log_perplexity,
         score_encoded,
+        token_pace,
     )
     from lmexposure.scoring.runtime import (
         MODEL_FAILURES,

@@ -35,8 +35,7 @@ class Parts:
 
     def plan(self, title: str, phases: Sequence[Phase], *, keeps: bool) -> None:
         """Take what is said to come."""
-        self._count("forecast" if self.seconds else "loading")
-        self._at, self._ended = "", True
+        self._count(self._at if self.ahead else "forecast")
         self.ahead = self.ahead or list(phases)
         say(title)
 
@@ -77,11 +76,15 @@ def measured(given: Namespace, *, quick: bool) -> Claims:
     """One measurement in this process, nothing of it kept."""
     seen = Parts()
     loaded = load_model(given.model, dtype=given.dtype, load_in=given.load_in or None)
-    seen("loaded", 1, 1)
+    seen("loading", 1, 1)
     base = given.base or None
-    measure(loaded, given.manifest, base=base, progress=seen, quick=quick)
+    result = measure(loaded, given.manifest, base=base, progress=seen, quick=quick)
     seen.end()
-    forecast = {phase.what: phase.work * (phase.pace or 0.0) for phase in seen.ahead}
+    for form in result.formats:
+        if (search := form.search) is not None:
+            steps = (search.draw_steps, search.walk_steps, search.guess_steps)
+            say(f"{form.name}: steps of draws, walks and guesses: {steps}")
+    forecast = {phase.what: phase.expected for phase in seen.ahead}
     took = {part: seconds for part, seconds in seen.seconds.items() if part != "loading"}
     rows = [
         (part, _seconds(forecast, part), _seconds(seen.seconds, part), _seconds(seen.peaks, part))
