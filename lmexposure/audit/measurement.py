@@ -9,7 +9,7 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -77,7 +77,10 @@ from lmexposure.scoring import (
     Extractor,
     TorchModel,
     base_of,
+    failure_text,
     model_in_memory,
+    noting_shortage,
+    out_of_memory,
     own_base,
     same_random_numbers,
 )
@@ -192,6 +195,22 @@ def _loaded(model: Any, tokenizer: Any) -> TorchModel:
     return TorchModel.of(model if isinstance(model, LoadedModel) else load_model(model))
 
 
+@contextmanager
+def _said_of_memory(out: str | Path | None) -> Iterator[None]:
+    """Say in one sentence where memory ran out however little was asked of it, and what is kept."""
+    kept = "nothing of this measurement is kept, since out is not given"
+    if out is not None:
+        kept = "what was measured is kept, and the same command goes on from there"
+    try:
+        yield
+    except (RuntimeError, MemoryError, ModelError) as failure:
+        if not out_of_memory(failure):
+            raise
+        remedy = "a device with more memory, dtype=bfloat16 or load_in=4bit"
+        why = failure_text(failure).partition(";")[0]
+        raise ModelError(f"{why}; {kept}; it takes {remedy}") from failure
+
+
 @dataclass(kw_only=True)
 class _Measurement(Task):
     """A measurement under way."""
@@ -226,7 +245,7 @@ class _Measurement(Task):
         threads = threads_for(self.lm, asked=settings.threads, recorded=recorded)
         if directory is not None:
             directory.begin(threads)
-        with computing_threads(threads):
+        with computing_threads(threads), noting_shortage() as shortage, _said_of_memory(out):
             announce(self)
             scores = [score_format(self, name) for name in manifest.ranked.formats]
             if slower := [part.slower for part in scores if part.slower]:
@@ -235,6 +254,8 @@ class _Measurement(Task):
             kinds = kinds_section(self)
             witness = self._witness()
             of_days = self._of_days()
+        if shortage.note:
+            self.notes["memory"] = shortage.note
         table = scores_of(scores)
         warnings = [
             *open_warnings(manifest, settings, validation),

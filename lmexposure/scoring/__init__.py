@@ -30,9 +30,12 @@ if TYPE_CHECKING:
     from lmexposure.scoring.runtime import (
         MODEL_FAILURES,
         evaluation_mode,
+        failure_text,
         from_all,
         from_first,
         in_loader_worker,
+        noting_shortage,
+        out_of_memory,
         same_random_numbers,
         single_process,
     )
