@@ -9,9 +9,10 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice, takewhile
 from os.path import commonprefix
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from lmexposure._files import is_utf8
@@ -24,11 +25,14 @@ from lmexposure.errors import LmexposureError, ModelError
 from lmexposure.models import (
     AnyContext,
     Context,
+    ModelShape,
     TrainingSettings,
     dated,
     encode_documents,
     encode_in_context,
     encode_rows,
+    model_shape,
+    product_rate,
     row_context,
     training_rows,
     window_of,
@@ -116,6 +120,7 @@ class Task:
 
 
 WITHOUT_SEARCH = ("sampled", "skew_normal")
+_SHARE = 0.5  # of what large products of matrices reach, a model's do
 _AROUND_A_STEP = 1.25  # a search also sorts, weighs and copies
 # A walk that would be dear is left to the draws, and one that is cheap ends soon: seen on a small
 # GPT-2 and on SmolLM2-135M, with canaries that they know and that they do not.
@@ -148,6 +153,64 @@ class Paces:
             return cls()
         return cls(reading=reading, stepping=stepping)
 
+    @classmethod
+    def of_shape(cls, shape: ModelShape, rate: float) -> "Paces":
+        """By formula, at this many floating-point operations a second of large products."""
+        reading = shape.seconds(1, rate=_SHARE * rate)
+        return cls(reading=reading, stepping=_AROUND_A_STEP * reading)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Unread:
+    """What a forecast needs of a model that is not loaded."""
+
+    tokenizer: Any
+    size: int  # parameters
+
+
+def forecast_measurement(
+    model: str | Path,
+    manifest: str | Path | Manifest,
+    *,
+    device: str = "cpu",
+    dtype: str = "float32",
+    load_in: str | None = None,
+    rate: float | None = None,
+    settings: MeasureSettings | None = None,
+) -> Forecast:
+    """How long a measurement would take, and in how much memory, before its model is loaded.
+
+    By formula: 2 operations a parameter for each token read, at half of what large products of
+    matrices reach. Of a hub model the config and the tokenizer are read, and no weights.
+
+    Args:
+        model: a directory or hub name, of a model or of an adapter, whose base then counts.
+        manifest: what was inserted, or the path of manifest.json.
+        device: where it would compute, as `load_model` takes it.
+        dtype: of its weights, as `load_model` takes it.
+        load_in: "8bit", "4bit" or None, as `load_model` takes it.
+        rate: floating-point operations a second of the device; None: by a short trial there.
+        settings: of the measurement; None: the defaults.
+
+    Returns:
+        the forecast: `.sentence` for a person, `.by_part`, `.seconds`.
+
+    Raises:
+        ManifestError: the manifest is none, or cannot be read.
+        ModelError: there is no such model, or its shape or tokenizer cannot be read.
+    """
+    manifest = Manifest.of(manifest)
+    shape, tokenizer = model_shape(model)
+    rate = product_rate(device, dtype) if rate is None else rate
+    unread: Any = _Unread(tokenizer=tokenizer, size=shape.parameters)
+    settings = settings or MeasureSettings()
+    task = Task(lm=unread, manifest=manifest, settings=settings, contexts={})
+    ahead = measurement_forecast(task, Paces.of_shape(shape, rate))
+    weights = shape.weights(dtype, load_in, device)
+    needs = f"; {weights / 1e9:.1f} GB of weights and up to "
+    needs += f"{shape.working_set(dtype, device) / 1e9:.1f} GB more"
+    return replace(ahead, note=f"{ahead.note}{needs}")
+
 
 def measurement_title(manifest: Manifest, settings: MeasureSettings) -> str:
     """What a measurement will do, in one line."""
@@ -166,9 +229,9 @@ def measurement_title(manifest: Manifest, settings: MeasureSettings) -> str:
     return f"measuring: {', '.join(parts)}"
 
 
-def measurement_forecast(task: Task) -> Forecast:
+def measurement_forecast(task: Task, paces: Paces | None = None) -> Forecast:
     """What a measurement will do, how long it takes, and how long a first look would."""
-    paces = Paces.of(task)
+    paces = Paces.of(task) if paces is None else paces
     phases = measurement_phases(task, paces)
     note = ""
     if not task.settings.quick:
@@ -193,6 +256,7 @@ def measurement_phases(task: Task, paces: Paces) -> list[Phase]:
     """The parts of a measurement, in order."""
     manifest, settings = task.manifest, task.settings
     lengths = {name: _length(task, manifest.formats[name]) for name in manifest.ranked.formats}
+    reading = partial(Phase, kind="scoring", pace=paces.reading)
     phases = []
     for name, length in lengths.items():
         texts = sum(canary.format == name for canary in manifest.entries)
@@ -201,7 +265,7 @@ def measurement_phases(task: Task, paces: Paces) -> list[Phase]:
         work = len(task.row(name)) + texts * _depth(manifest.formats[name], length, texts)
         for under in ("", *[" under the base"] * (task.base is not None)):
             what = f"scoring {name}{under}"
-            phases.append(Phase(what=what, work=work, **_reading(paces), part="references"))
+            phases.append(reading(what=what, work=work, part="references"))
     for name, length in lengths.items():
         phases += _search_phases(task, manifest.formats[name], length, paces.stepping)
         if settings.extraction:
@@ -210,7 +274,7 @@ def measurement_phases(task: Task, paces: Paces) -> list[Phase]:
         spent = _STATISTICS_SECONDS + _REFIT_SECONDS * refits
         what = f"estimating {name}"
         phases.append(Phase(what=what, kind="statistics", work=spent, pace=1.0, part="estimates"))
-    return [*phases, *_of_chosen_texts(task, paces), *_of_witnesses(task, paces)]
+    return [*phases, *_of_chosen_texts(task, reading), *_of_witnesses(task, reading)]
 
 
 def _length(task: Task, form: Format) -> int:
@@ -220,25 +284,21 @@ def _length(task: Task, form: Format) -> int:
     return max(1, len(ids) - min(public, len(ids) - 1))
 
 
-def _reading(paces: Paces) -> dict[str, Any]:
-    return {"kind": "scoring", "pace": paces.reading}
-
-
-def _of_witnesses(task: Task, paces: Paces) -> Iterator[Phase]:
+def _of_witnesses(task: Task, reading: Callable[..., Phase]) -> Iterator[Phase]:
     """They are compared with others only where their own probabilities settle nothing."""
     if task.manifest.witnesses:
         work = float(len(task.row(WITNESS.name)))
-        yield Phase(what="witness", work=work, **_reading(paces), part="witness")
+        yield reading(what="witness", work=work, part="witness")
 
 
-def _of_chosen_texts(task: Task, paces: Paces) -> Iterator[Phase]:
+def _of_chosen_texts(task: Task, reading: Callable[..., Phase]) -> Iterator[Phase]:
     """They are scored where coins judge them."""
     if task.manifest.plan.inclusion_probability is None:
         return
     for form in task.manifest.chosen:
         texts = sum(canary.format == form.name for canary in task.manifest.entries)
         work = float(texts * len(task.row(form.name)))
-        yield Phase(what=f"scoring {form.name}", work=work, **_reading(paces), part="chosen texts")
+        yield reading(what=f"scoring {form.name}", work=work, part="chosen texts")
 
 
 def _search_phases(task: Task, form: Format, length: int, pace: float | None) -> Iterator[Phase]:
@@ -250,17 +310,15 @@ def _search_phases(task: Task, form: Format, length: int, pace: float | None) ->
     drawn = settings.draws * _depth(form, length, settings.draws)
     walked = most if settings.estimate == "exact" else min(most, _COUNTED * drawn)
     compared = _PATHS + sum(c.format == form.name for c in task.manifest.entries)
-    done = {"kind": "stepping", "pace": pace}
+    phase = partial(Phase, kind="stepping", pace=pace, part="search")
     copied = float(_COPY_STEPS * compared * length)
-    yield Phase(what=f"{form.name}: copy in float64", work=copied, **done, part="search")
-    yield Phase(what=f"{form.name}: drawing fills", work=drawn, **done, part="draws")
+    yield phase(what=f"{form.name}: copy in float64", work=copied)
+    yield phase(what=f"{form.name}: drawing fills", work=drawn, part="draws")
     if settings.estimate != "importance":
-        what = f"{form.name}: counting ranks"
-        yield Phase(what=what, work=walked, most=most, **done, part="search")
+        yield phase(what=f"{form.name}: counting ranks", work=walked, most=most)
     if settings.extraction:
         few = min(most, settings.guesses * length / 2, _GUESSED * drawn)
-        what = f"{form.name}: best-first search"
-        yield Phase(what=what, work=few, most=most, **done, part="search")
+        yield phase(what=f"{form.name}: best-first search", work=few, most=most)
 
 
 def _extraction_phase(

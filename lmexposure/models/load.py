@@ -28,7 +28,7 @@ from lmexposure._validate import of_type, one_of
 from lmexposure.errors import FileError, ModelError, SettingsError
 from lmexposure.models.adapters import base_of_adapter, check_adapter, is_adapter, with_adapter
 from lmexposure.models.encoding import context_window, tokenizer_sha256
-from lmexposure.models.memory import DTYPES, Placement
+from lmexposure.models.memory import DTYPES, ModelShape, Placement
 from lmexposure.models.quantised import (
     cannot_compute,
     check_quantised,
@@ -181,7 +181,13 @@ def load_model(  # noqa: PLR0913 (as transformers' own from_pretrained, whose na
         check_quantised(name, model, load_in)
     check_fit(name, model, tokenizer)
     if not is_spread(model) and "device_map" not in placing:
-        model.to(device)
+        try:
+            model.to(device)
+        except torch.OutOfMemoryError as failure:  # another process may have taken what was free
+            raise ModelError(
+                f"model {name!r} does not fit on {device}: {reason(failure)}; give dtype=bfloat16, "
+                "load_in=4bit, device_map=auto or another device"
+            ) from failure
     check_embeddings_are_here(name, model)
     model.eval()
     check_causal(name, model)
@@ -206,6 +212,26 @@ def model_outline(path: str | os.PathLike[str]) -> dict[str, str]:
         ) from failure
     sizes = [config.model_type, *(getattr(config, name, None) for name in _SIZES)]
     return {"tokenizer": tokenizer_sha256(tokenizer), "architecture": str(sizes)}
+
+
+def model_shape(
+    name: str | os.PathLike[str], *, offline: bool = False
+) -> tuple[ModelShape, PreTrainedTokenizerBase]:
+    """A model's shape and its tokenizer, without its weights; of an adapter, its base's shape."""
+    base = read_by = os.fspath(name)
+    local = check_name(base)
+    options: dict[str, Any] = {"local_files_only": offline or local, "trust_remote_code": False}
+    if is_adapter(Path(base)):
+        base, revision = _base_of(Path(read_by), offline=offline)
+        read_by = _tokenizer_of(Path(read_by), base)
+        options |= {"local_files_only": offline, "revision": revision}
+    try:
+        return ModelShape.of_model(base, options), _load_tokenizer(read_by, options)
+    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as failure:
+        raise ModelError(
+            f"cannot read the shape of model {base!r}: {reason(failure)}; give a directory that "
+            "save_pretrained wrote, or a hub name"
+        ) from failure
 
 
 def save_model(

@@ -11,6 +11,7 @@ import math
 import re
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -38,6 +39,7 @@ _FILES = (
 _PASS_TOKENS = {"cpu": 1 << 11, "cuda": 1 << 15}
 _STATES = {"cpu": 1 << 30, "cuda": 3 << 30}
 _ACTIVATIONS = 24
+_TRIED = 2048  # rows and columns of a trial's matrices
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,6 +131,18 @@ def _by_config(config: Any, options: Mapping[str, Any]) -> Iterator[tuple[str, t
         model = AutoModelForCausalLM.from_config(config, trust_remote_code=trusted)
     for name, weight in model.named_parameters():
         yield name, tuple(weight.shape)
+
+
+@torch.inference_mode()
+def product_rate(device: str, dtype: str, *, seconds: float = 0.3) -> float:
+    """Floating-point operations a second that products of matrices keep up, by a short trial."""
+    left, right = torch.ones(2, _TRIED, _TRIED, device=device, dtype=DTYPES[dtype])
+    left.mm(right).sum().item()  # a first product is slower than all others
+    begun, number = time.perf_counter(), 0
+    while number == 0 or time.perf_counter() - begun < seconds:
+        left.mm(right)[0, 0].item()  # waits for a GPU
+        number += 1
+    return 2 * _TRIED**3 * number / (time.perf_counter() - begun)
 
 
 def free_memory(device: str) -> int:

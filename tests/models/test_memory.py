@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from peft import LoraConfig, get_peft_model
 from tiny import byte_level_bpe
 from transformers import LlamaConfig, LlamaForCausalLM
@@ -190,3 +191,18 @@ def test_a_control_group_around_this_process_leaves_less(
         Path, "read_text", lambda path, *a, **k: "0::/outer/inner\n" if path == own else read(path)
     )
     assert free_memory("cpu") == 1_500_000
+
+
+def test_memory_that_another_took_meanwhile_is_said(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nSee below")
+
+    monkeypatch.setattr(LlamaForCausalLM, "to", full)
+    with pytest.raises(
+        ModelError,
+        match=r"llama' does not fit on cpu: CUDA out of memory\. Tried to allocate 2\.00 GiB; give "
+        "dtype=bfloat16, load_in=4bit, device_map=auto or another device$",
+    ):
+        load_model(directory)
