@@ -10,6 +10,7 @@ import pytest
 import torch
 from audit.quick import QUICK, SAMPLED
 from audit.small import TOKENIZER, gpt2, pins
+from known import known
 
 from lmexposure.audit import measure
 from lmexposure.errors import ModelError
@@ -48,7 +49,7 @@ def test_a_batch_that_memory_does_not_hold_is_halved_and_said() -> None:
     said = [line for line in halved.warnings if "memory ran out" in line]
     assert len(said) == 1
     assert re.match(r"memory ran out with 64 texts at a time; \d+ were computed at a time", said[0])
-    bits = [[canary.log_perplexity_bits for canary in r.canaries] for r in (whole, halved)]
+    bits = [[known(c.log_perplexity_bits) for c in r.canaries] for r in (whole, halved)]
     np.testing.assert_allclose(bits[0], bits[1], atol=1e-3)
 
 

@@ -73,7 +73,7 @@ def little(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     monkeypatch.setattr(memory, "free_memory", free.__getitem__)
     monkeypatch.setattr(memory, "_STATES", {"cpu": 0, "cuda": 0})
     monkeypatch.setattr(memory, "_PASS_TOKENS", {"cpu": 0, "cuda": 0})
-    monkeypatch.setattr(memory.shutil, "disk_usage", lambda _: SimpleNamespace(free=free["disk"]))
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=free["disk"]))
     return free
 
 
