@@ -116,6 +116,9 @@ def test_what_a_part_of_a_measurement_took_is_its_own(monkeypatch: pytest.Monkey
     seen("draws", 1, 1)
     seen.end()
     assert seen.seconds == {
-        "loading": 5.0, "forecast": 2.0, "references": 4.0, "draws": 4.0,
+        "loading": 5.0,
+        "forecast": 2.0,
+        "references": 4.0,
+        "draws": 4.0,
         "privacy, result": 6.0,
     }

@@ -342,7 +342,7 @@ class _Measurement(Task):
         """What a budget of seconds left of the searches, where that is nothing."""
         seconds = self.settings.budget_seconds
         searches = [part.record.search for part in estimates if part.record.search is not None]
-        if seconds is None or not searches or any(one.guesses_proven for one in searches):
+        if seconds is None or not searches or any(search.guesses_proven for search in searches):
             return []
         if any(canary.exposure.method == "exact" for part in estimates for canary in part.canaries):
             return []

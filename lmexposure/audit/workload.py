@@ -47,6 +47,7 @@ from lmexposure.scoring import (
     step_pace,
     token_pace,
 )
+from lmexposure.statistics import draws_needed
 from lmexposure.studies import MeasureSettings, RowsRecord
 
 
@@ -121,6 +122,7 @@ class Task:
 
 WITHOUT_SEARCH = ("sampled", "skew_normal")
 _SHARE = 0.5  # of what large products of matrices reach, a model's do
+_STEP_AT_MOST = 1.2  # times what a token takes in a pass: 1.0 on a small GPT-2 and SmolLM2-135M
 _AROUND_A_STEP = 1.25  # a search also sorts, weighs and copies
 # A walk that would be dear is left to the draws, and one that is cheap ends soon: seen on a small
 # GPT-2 and on SmolLM2-135M, with canaries that they know and that they do not.
@@ -129,6 +131,7 @@ _FOLLOWED = 0.1  # of the beams' steps with characters given, behind those where
 _LONG = 10.0  # seconds of work whose parts are told
 _STATISTICS_SECONDS = 1.5  # of a format: curve, permutations
 _REFIT_SECONDS = 0.04  # of a curve to ten thousand references
+_COMPARED = 0.2  # of the other texts that a witness may be compared with
 _PATHS = 64  # on which a walk's error is measured
 _COPY_STEPS = 3  # a step in float64, and one in the model's dtype to compare it with
 
@@ -146,9 +149,11 @@ class Paces:
         ids = task.row(next(iter(task.manifest.ranked.formats)))
         settings, stepping = task.settings, None
         try:
-            reading = token_pace(task.lm.model, ids)
+            reading = token_pace(task.lm, ids)
             if settings.estimate not in WITHOUT_SEARCH or settings.extraction:
-                stepping = _AROUND_A_STEP * step_pace(task.lm, ids)
+                # Of a large model few rows are tried, which read all weights for few tokens.
+                step = min(step_pace(task.lm, ids), _STEP_AT_MOST * reading)
+                stepping = _AROUND_A_STEP * step
         except (*MODEL_FAILURES, LmexposureError, MemoryError):  # scoring or searching says why
             return cls()
         return cls(reading=reading, stepping=stepping)
@@ -262,7 +267,8 @@ def measurement_phases(task: Task, paces: Paces) -> list[Phase]:
         texts = sum(canary.format == name for canary in manifest.entries)
         texts += _references(manifest, name, settings)
         # What all texts begin with is read once.
-        work = len(task.row(name)) + texts * _depth(manifest.formats[name], length, texts)
+        own = max(1.0, _depth(manifest.formats[name], length, texts) - 1)  # the last is not read
+        work = len(task.row(name)) + texts * own
         for under in ("", *[" under the base"] * (task.base is not None)):
             what = f"scoring {name}{under}"
             phases.append(reading(what=what, work=work, part="references"))
@@ -286,8 +292,9 @@ def _length(task: Task, form: Format) -> int:
 
 def _of_witnesses(task: Task, reading: Callable[..., Phase]) -> Iterator[Phase]:
     """They are compared with others only where their own probabilities settle nothing."""
-    if task.manifest.witnesses:
-        work = float(len(task.row(WITNESS.name)))
+    if witnesses := len(task.manifest.witnesses):
+        texts = (witnesses + draws_needed(witnesses)) * (1 + (task.base is not None))
+        work = _COMPARED * texts * len(task.row(WITNESS.name))
         yield reading(what="witness", work=work, part="witness")
 
 

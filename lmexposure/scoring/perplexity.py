@@ -117,12 +117,12 @@ def score_encoded(
 
 
 @torch.inference_mode()
-def token_pace(model: Any, ids: Sequence[int]) -> float:
+def token_pace(lm: LoadedModel, ids: Sequence[int]) -> float:
     """Seconds to read one token of many texts in a pass, by a short trial on copies of one."""
-    text, passes = Encoded(ids=[*ids, ids[-1]], scored_from=1), PlainPass(model)
-    most = min(_TRIAL_TOKENS, _TRIAL_LOGITS // int(model.config.get_text_config().vocab_size))
+    text, passes = Encoded(ids=[*ids, ids[-1]], scored_from=1), PlainPass(lm.model)
+    most = min(_TRIAL_TOKENS, _TRIAL_LOGITS // lm.vocabulary)
     rows = max(1, most // len(ids))
-    with evaluation_mode(model):
+    with evaluation_mode(lm.model):
         passes.bits([text])  # a first pass is slower than all others
         begun, number = time.perf_counter(), 0
         while number == 0 or time.perf_counter() - begun < _TRIAL_SECONDS:
