@@ -1,22 +1,20 @@
 """How long the work ahead takes: its units, times the seconds of one, timed before or meanwhile.
 
-What a search will take is known only while it goes on: its budget is the most, and what it takes
-where a model gives its secrets away is what is expected.
+What a search will take is known only while it goes on: what is said is what is expected, and its
+own expectation where its progress tells one.
 """
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 
 from lmexposure._style import in_words
 
 # Seconds per token, of phases that were never timed against those that were: a training step reads
-# a token forwards and backwards; a search reads one forwards, and sorts and copies; scored texts
-# share their beginnings. Seen on the LSTM and on small GPT-2s.
+# a token forwards and backwards; a search reads one forwards, and sorts and copies.
 _SECONDS_PER_TOKEN = {"training": 1.0, "stepping": 1.0, "scoring": 0.25}
 _TIMED = 0.5  # seconds of a phase after which its own pace counts
-_WIDE = 1.5  # what is at most is said where it is so much above what is expected
+_TOLD = 1.0  # seconds of a part that is worth naming
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,24 +26,19 @@ class Phase:
     # for the same work
     kind: str
     work: float  # its units: tokens that the model reads, models to train, seconds of statistics
-    most: float = 0.0  # how much it can be at most, where that is more than `work`
+    # its budget in the same units, where it ends when something is proven; 0.0: it does all of
+    # `work`
+    most: float = 0.0
     # seconds per unit of work, where a trial said so; None: timed while it runs
     pace: float | None = None
     before: float = 0.0  # which share was done beforehand, in [0, 1): `work` leaves it out
     seconds: float = math.inf  # after which it ends, whatever is left
+    part: str = ""  # what a person calls this and phases like it
 
-
-class Span(NamedTuple):
-    """Seconds: as expected, and at most, where budgets are used up."""
-
-    expected: float
-    most: float
-
-    def __str__(self) -> str:
-        words, most = in_words(self.expected), in_words(self.most)
-        if self.most > _WIDE * self.expected and most != words:
-            return f"about {words}, at most {most}"
-        return f"about {words}"
+    @property
+    def expected(self) -> float:
+        """Seconds, as a trial said; 0.0 where none did."""
+        return min(self.seconds, self.work * (self.pace or 0.0))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,14 +58,29 @@ class Forecast:
         >>> ahead.seconds, ahead.sentence
         (2880.0, '64 models, 2 side by side; about 48 min; 6.4 MB')
         """
-        return math.fsum(phase.work * (phase.pace or 0.0) for phase in self.phases)
+        return math.fsum(phase.expected for phase in self.phases)
 
     @property
     def sentence(self) -> str:
         """For a person."""
         if not self.phases:
             return self.what
-        return f"{self.what}; {Span(self.seconds, self.seconds)}{self.note}"
+        return f"{self.what}; about {in_words(self.seconds)}{self.note}"
+
+    @property
+    def by_part(self) -> str:
+        """The parts in their order, with the seconds of each.
+
+        >>> phases = [("a", "references"), ("b", "references"), ("c", "draws")]
+        >>> made = [Phase(what=w, kind="scoring", work=9, pace=4, part=p) for w, p in phases]
+        >>> Forecast(what="measuring", phases=tuple(made)).by_part
+        'references 70 s, draws 35 s'
+        """
+        parts: dict[str, float] = {}
+        for phase in self.phases:
+            parts[phase.part] = parts.get(phase.part, 0.0) + phase.expected
+        told = {part: seconds for part, seconds in parts.items() if seconds >= _TOLD}
+        return ", ".join(f"{part} {in_words(seconds)}" for part, seconds in told.items())
 
 
 class Remaining:
@@ -92,6 +100,8 @@ class Remaining:
             if self._at != names.index(what):
                 self._at, self._begun = names.index(what), self._last
             phase, share = self._phases[self._at], done / max(1, total)
+            if phase.most and total < phase.most:  # the search says itself what it expects
+                self._phases[self._at] = phase = replace(phase, work=float(total))
             self._done = (share - phase.before) / (1 - phase.before)
             elapsed, read = now - self._begun, phase.work * self._done
             timed = (elapsed >= _TIMED or share >= 1) and read > 0
@@ -99,21 +109,21 @@ class Remaining:
                 self._paces[phase.kind] = elapsed / read
         self._last = now
 
-    def left(self, now: float) -> Span | None:
-        """What is still to come; None where a pace is not known yet."""
-        expected = most = 0.0
+    def left(self, now: float) -> float | None:
+        """Seconds that are still to come, as expected; None where a pace is not known yet."""
+        left = 0.0
         for number in range(max(0, self._at), len(self._phases)):
             phase = self._phases[number]
             pace = self._pace(phase)
             if pace is None:
                 return None
-            few, many = pace * phase.work, pace * max(phase.work, phase.most)
+            seconds = pace * phase.work
             if number == self._at:
                 elapsed = now - self._begun
-                spent, limit = elapsed if phase.most else few * self._done, phase.seconds - elapsed
-                few, many = (max(0.0, min(limit, whole - spent)) for whole in (few, many))
-            expected, most = expected + few, most + many
-        return Span(expected, most) if self._phases else None
+                spent = elapsed if phase.most else seconds * self._done
+                seconds = max(0.0, min(phase.seconds - elapsed, seconds - spent))
+            left += seconds
+        return left if self._phases else None
 
     def _pace(self, phase: Phase) -> float | None:
         """As this kind was seen, else as a trial said, else by another kind that was seen."""

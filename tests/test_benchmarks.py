@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from lmexposure.audit import Watcher
 from lmexposure.canaries import Format
 
 SCRIPTS = Path(__file__).parents[1] / "scripts" / "benchmarks"
@@ -97,3 +98,27 @@ def test_the_toy_of_kinds_has_a_text_and_promises_for_each(
     weak = {name: {**rates, ("plain", 0.01): 0.23} for name in sweep_kinds.KINDS}
     missed = [said for kept, said in sweep_kinds._promises(weak) if not kept]
     assert len(missed) == 3 + 3 + 6  # weak symbols; what untrained models find; LiRA each time
+
+
+def test_what_a_part_of_a_measurement_took_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A part that was not finished has what follows it; one that was has what leads to the next."""
+    import parts  # type: ignore[import-not-found]
+
+    now = iter([0.0, 5.0, 7.0, 8.0, 11.0, 15.0, 21.0])
+    monkeypatch.setattr(parts.time, "monotonic", lambda: next(now))
+    monkeypatch.setattr(parts, "_peak", lambda: 1.0)
+    seen = parts.Parts()
+    assert isinstance(seen, Watcher)
+    seen("loading", 1, 1)
+    seen.plan("measuring", [], keeps=True)
+    seen("references", 1, 2)
+    seen("draws", 0, 1)  # the references ended without a word
+    seen("draws", 1, 1)
+    seen.end()
+    assert seen.seconds == {
+        "loading": 5.0,
+        "forecast": 2.0,
+        "references": 4.0,
+        "draws": 4.0,
+        "privacy, result": 6.0,
+    }

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         Progress,
         RowsAhead,
         Watcher,
+        forecast_measurement,
         rows_ahead,
         silent,
         template_difference,

@@ -30,6 +30,7 @@ from lmexposure.audit.training import training_settings as training_settings
 from lmexposure.audit.workload import Progress as Progress
 from lmexposure.audit.workload import RowsAhead as RowsAhead
 from lmexposure.audit.workload import Watcher as Watcher
+from lmexposure.audit.workload import forecast_measurement as forecast_measurement
 from lmexposure.audit.workload import rows_ahead as rows_ahead
 from lmexposure.audit.workload import silent as silent
 from lmexposure.audit.workload import template_difference as template_difference

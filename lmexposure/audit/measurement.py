@@ -9,7 +9,7 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -55,11 +55,10 @@ from lmexposure.audit.kinds import IN_TOKENIZER, kind_warnings, kinds_section, m
 from lmexposure.audit.privacy import privacy_section
 from lmexposure.audit.search import Extractions, extract_format, search_format
 from lmexposure.audit.workload import (
+    WITHOUT_SEARCH,
     Progress,
     Task,
-    Watcher,
-    measurement_phases,
-    measurement_title,
+    announce,
     silent,
 )
 from lmexposure.canaries import Manifest, Wrapping
@@ -78,7 +77,10 @@ from lmexposure.scoring import (
     Extractor,
     TorchModel,
     base_of,
+    failure_text,
     model_in_memory,
+    noting_shortage,
+    out_of_memory,
     own_base,
     same_random_numbers,
 )
@@ -193,6 +195,22 @@ def _loaded(model: Any, tokenizer: Any) -> TorchModel:
     return TorchModel.of(model if isinstance(model, LoadedModel) else load_model(model))
 
 
+@contextmanager
+def _said_of_memory(out: str | Path | None) -> Iterator[None]:
+    """Say in one sentence where memory ran out however little was asked of it, and what is kept."""
+    kept = "nothing of this measurement is kept, since out is not given"
+    if out is not None:
+        kept = "what was measured is kept, and the same command goes on from there"
+    try:
+        yield
+    except (RuntimeError, MemoryError, ModelError) as failure:
+        if not out_of_memory(failure):
+            raise
+        remedy = "a device with more memory, dtype=bfloat16 or load_in=4bit"
+        why = failure_text(failure).partition(";")[0]
+        raise ModelError(f"{why}; {kept}; it takes {remedy}") from failure
+
+
 @dataclass(kw_only=True)
 class _Measurement(Task):
     """A measurement under way."""
@@ -227,10 +245,8 @@ class _Measurement(Task):
         threads = threads_for(self.lm, asked=settings.threads, recorded=recorded)
         if directory is not None:
             directory.begin(threads)
-        with computing_threads(threads):
-            if isinstance(self.progress, Watcher):
-                title = measurement_title(manifest, settings)
-                self.progress.plan(title, measurement_phases(self), keeps=True)
+        with computing_threads(threads), noting_shortage() as shortage, _said_of_memory(out):
+            announce(self)
             scores = [score_format(self, name) for name in manifest.ranked.formats]
             if slower := [part.slower for part in scores if part.slower]:
                 self.notes["texts"] = slower[0]
@@ -238,6 +254,8 @@ class _Measurement(Task):
             kinds = kinds_section(self)
             witness = self._witness()
             of_days = self._of_days()
+        if shortage.note:
+            self.notes["memory"] = shortage.note
         table = scores_of(scores)
         warnings = [
             *open_warnings(manifest, settings, validation),
@@ -249,6 +267,7 @@ class _Measurement(Task):
             *self.notes.values(),
             *([IN_TOKENIZER] if witness is not None and witness.in_tokenizer else []),
             *self.warnings,
+            *self._too_short(estimates),
         ]
         beside = [part.base for part in estimates]
         described = self.lm.to_dict()
@@ -282,6 +301,8 @@ class _Measurement(Task):
 
     def _estimate(self, scores: FormatScores) -> FormatEstimates:
         name = scores.format.name
+        if self.settings.estimate not in WITHOUT_SEARCH:
+            self.progress(f"{name}: copy in float64", 0, 1)
         search = search_format(self, scores)
         self.notes = {**search.notes, **self.notes}
         extractions, left_out = self._extract(scores)
@@ -316,6 +337,20 @@ class _Measurement(Task):
         if extractor.slower:
             self.notes.setdefault("steps", extractor.slower)
         return extract_format(self, extractor, scores.canaries)
+
+    def _too_short(self, estimates: Sequence[FormatEstimates]) -> list[str]:
+        """What a budget of seconds left of the searches, where that is nothing."""
+        seconds = self.settings.budget_seconds
+        searches = [part.record.search for part in estimates if part.record.search is not None]
+        if seconds is None or not searches or any(search.guesses_proven for search in searches):
+            return []
+        if any(canary.exposure.method == "exact" for part in estimates for canary in part.canaries):
+            return []
+        return [
+            f"budget_seconds={seconds:g} was too short for the searches to count a rank or to find "
+            "a likeliest fill: exposures are what references, draws and bounds say of them; give "
+            "more seconds, or leave it out"
+        ]
 
     def _witness(self) -> WitnessResult | None:
         """What the witnesses say, beside the base that an adapter brings along where none is."""

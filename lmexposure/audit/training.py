@@ -18,8 +18,7 @@ from lmexposure.audit.workload import (
     Speaker,
     Task,
     Watcher,
-    measurement_phases,
-    measurement_title,
+    measurement_forecast,
     silent,
     watch_training,
 )
@@ -161,7 +160,8 @@ def _train(
             settings=settings.measure,
             contexts={},
         )
-        then = (measurement_title(manifest, settings.measure), measurement_phases(task))
+        ahead = measurement_forecast(task)
+        then = (ahead.what, [*ahead.phases])
     return train(
         prepared.loaded,
         prepared.documents,

@@ -9,14 +9,15 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice, takewhile
 from os.path import commonprefix
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from lmexposure._files import is_utf8
-from lmexposure._forecast import Phase
-from lmexposure._style import count
+from lmexposure._forecast import Forecast, Phase
+from lmexposure._style import count, in_words
 from lmexposure.audit.directory import MeasurementDirectory
 from lmexposure.canaries import DEFAULT_REFERENCES, WITNESS, Format, Manifest, Wrapping
 from lmexposure.core import Part
@@ -24,11 +25,14 @@ from lmexposure.errors import LmexposureError, ModelError
 from lmexposure.models import (
     AnyContext,
     Context,
+    ModelShape,
     TrainingSettings,
     dated,
     encode_documents,
     encode_in_context,
     encode_rows,
+    model_shape,
+    product_rate,
     row_context,
     training_rows,
     window_of,
@@ -41,6 +45,7 @@ from lmexposure.scoring import (
     Vocabulary,
     beam_width,
     step_pace,
+    token_pace,
 )
 from lmexposure.statistics import draws_needed
 from lmexposure.studies import MeasureSettings, RowsRecord
@@ -116,12 +121,100 @@ class Task:
 
 
 WITHOUT_SEARCH = ("sampled", "skew_normal")
-# A search also sorts, weighs and copies, and meets some prefixes twice: 0.8 to
-# 2.5 times a bare step, on the LSTM and on a small GPT-2.
-_AROUND_A_STEP = 1.5
-_FOLLOWED = 0.25  # of the beams' steps with characters given
+_SHARE = 0.5  # of what large products of matrices reach, a model's do
+_STEP_AT_MOST = 1.2  # times what a token takes in a pass: 1.0 on a small GPT-2 and SmolLM2-135M
+_AROUND_A_STEP = 1.25  # a search also sorts, weighs and copies
+# A walk that would be dear is left to the draws, and one that is cheap ends soon: seen on a small
+# GPT-2 and on SmolLM2-135M, with canaries that they know and that they do not.
+_COUNTED, _GUESSED = 0.05, 0.1  # of the draws' steps
+_FOLLOWED = 0.1  # of the beams' steps with characters given, behind those where they lose a secret
+_LONG = 10.0  # seconds of work whose parts are told
 _STATISTICS_SECONDS = 1.5  # of a format: curve, permutations
 _REFIT_SECONDS = 0.04  # of a curve to ten thousand references
+_COMPARED = 0.2  # of the other texts that a witness may be compared with
+_PATHS = 64  # on which a walk's error is measured
+_COPY_STEPS = 3  # a step in float64, and one in the model's dtype to compare it with
+
+
+@dataclass(frozen=True, kw_only=True)
+class Paces:
+    """Seconds that the model takes for one token, by a trial; None: it failed, or was not made."""
+
+    reading: float | None = None  # of many texts in a pass
+    stepping: float | None = None  # behind one of many prefixes, and what a search does around it
+
+    @classmethod
+    def of(cls, task: "Task") -> "Paces":
+        """From a few passes over a canary."""
+        ids = task.row(next(iter(task.manifest.ranked.formats)))
+        settings, stepping = task.settings, None
+        try:
+            reading = token_pace(task.lm, ids)
+            if settings.estimate not in WITHOUT_SEARCH or settings.extraction:
+                # Of a large model few rows are tried, which read all weights for few tokens.
+                step = min(step_pace(task.lm, ids), _STEP_AT_MOST * reading)
+                stepping = _AROUND_A_STEP * step
+        except (*MODEL_FAILURES, LmexposureError, MemoryError):  # scoring or searching says why
+            return cls()
+        return cls(reading=reading, stepping=stepping)
+
+    @classmethod
+    def of_shape(cls, shape: ModelShape, rate: float) -> "Paces":
+        """By formula, at this many floating-point operations a second of large products."""
+        reading = shape.seconds(1, rate=_SHARE * rate)
+        return cls(reading=reading, stepping=_AROUND_A_STEP * reading)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Unread:
+    """What a forecast needs of a model that is not loaded."""
+
+    tokenizer: Any
+    size: int  # parameters
+
+
+def forecast_measurement(
+    model: str | Path,
+    manifest: str | Path | Manifest,
+    *,
+    device: str = "cpu",
+    dtype: str = "float32",
+    load_in: str | None = None,
+    rate: float | None = None,
+    settings: MeasureSettings | None = None,
+) -> Forecast:
+    """How long a measurement would take, and in how much memory, before its model is loaded.
+
+    By formula: 2 operations a parameter for each token read, at half of what large products of
+    matrices reach. Of a hub model the config and the tokenizer are read, and no weights.
+
+    Args:
+        model: a directory or hub name, of a model or of an adapter, whose base then counts.
+        manifest: what was inserted, or the path of manifest.json.
+        device: where it would compute, as `load_model` takes it.
+        dtype: of its weights, as `load_model` takes it.
+        load_in: "8bit", "4bit" or None, as `load_model` takes it.
+        rate: floating-point operations a second of the device; None: by a short trial there.
+        settings: of the measurement; None: the defaults.
+
+    Returns:
+        the forecast: `.sentence` for a person, `.by_part`, `.seconds`.
+
+    Raises:
+        ManifestError: the manifest is none, or cannot be read.
+        ModelError: there is no such model, or its shape or tokenizer cannot be read.
+    """
+    manifest = Manifest.of(manifest)
+    shape, tokenizer = model_shape(model)
+    rate = product_rate(device, dtype) if rate is None else rate
+    unread: Any = _Unread(tokenizer=tokenizer, size=shape.parameters)
+    settings = settings or MeasureSettings()
+    task = Task(lm=unread, manifest=manifest, settings=settings, contexts={})
+    ahead = measurement_forecast(task, Paces.of_shape(shape, rate))
+    weights = shape.weights(dtype, load_in, device)
+    needs = f"; {weights / 1e9:.1f} GB of weights and up to "
+    needs += f"{shape.working_set(dtype, device) / 1e9:.1f} GB more"
+    return replace(ahead, note=f"{ahead.note}{needs}")
 
 
 def measurement_title(manifest: Manifest, settings: MeasureSettings) -> str:
@@ -141,72 +234,98 @@ def measurement_title(manifest: Manifest, settings: MeasureSettings) -> str:
     return f"measuring: {', '.join(parts)}"
 
 
-def measurement_phases(task: Task) -> list[Phase]:
-    """The parts of a measurement, in order; steps of the model are timed for the searches' pace."""
-    lm, manifest, settings = task.lm, task.manifest, task.settings
-    # The tokens of a fill without its context, which is short, and in its row.
-    tokens = {name: task.row(name, whole=False) for name in manifest.ranked.formats}
-    rows = {name: task.row(name) for name in tokens}
-    pace = None
-    if settings.estimate not in WITHOUT_SEARCH or settings.extraction:
-        pace = _trial(lm, next(iter(rows.values())))
+def measurement_forecast(task: Task, paces: Paces | None = None) -> Forecast:
+    """What a measurement will do, how long it takes, and how long a first look would."""
+    paces = Paces.of(task) if paces is None else paces
+    phases = measurement_phases(task, paces)
+    note = ""
+    if not task.settings.quick:
+        quicker = replace(task, settings=task.settings.quicker)
+        seconds = math.fsum(phase.expected for phase in measurement_phases(quicker, paces))
+        note = f"; with quick=True about {in_words(seconds)}"
+    title = measurement_title(task.manifest, task.settings)
+    return Forecast(what=title, phases=tuple(phases), note=note)
+
+
+def announce(task: Task) -> None:
+    """Tell a watcher what a measurement will do, and a person the parts of it."""
+    if not isinstance(task.progress, Watcher):
+        return
+    ahead = measurement_forecast(task)
+    task.progress.plan(ahead.what, ahead.phases, keeps=True)
+    if isinstance(task.progress, Speaker) and ahead.seconds >= _LONG:
+        task.progress.say(f"{ahead.by_part}{ahead.note}")
+
+
+def measurement_phases(task: Task, paces: Paces) -> list[Phase]:
+    """The parts of a measurement, in order."""
+    manifest, settings = task.manifest, task.settings
+    lengths = {name: _length(task, manifest.formats[name]) for name in manifest.ranked.formats}
+    reading = partial(Phase, kind="scoring", pace=paces.reading)
     phases = []
-    for name, ids in rows.items():
-        drawn = sum(canary.format == name for canary in manifest.entries)
-        work = float(len(ids) * (drawn + _references(manifest, name, settings)))
+    for name, length in lengths.items():
+        texts = sum(canary.format == name for canary in manifest.entries)
+        texts += _references(manifest, name, settings)
+        # What all texts begin with is read once.
+        own = max(1.0, _depth(manifest.formats[name], length, texts) - 1)  # the last is not read
+        work = len(task.row(name)) + texts * own
         for under in ("", *[" under the base"] * (task.base is not None)):
-            phases.append(Phase(what=f"scoring {name}{under}", kind="scoring", work=work))
-    most = settings.steps_for(lm.size)
-    for name, ids in tokens.items():
-        form = manifest.formats[name]
-        # About how many of these tokens are the template's beginning.
-        public = len(_in_row(lm, form.prefix, None)) if form.prefix else 0
-        length = max(1, len(ids) - min(public, len(ids) - 1))
-        phases += _search_phases(form, settings, length, most, pace)
+            what = f"scoring {name}{under}"
+            phases.append(reading(what=what, work=work, part="references"))
+    for name, length in lengths.items():
+        phases += _search_phases(task, manifest.formats[name], length, paces.stepping)
         if settings.extraction:
-            phases.append(_extraction_phase(manifest, name, settings, length, pace))
+            phases.append(_extraction_phase(manifest, name, settings, length, paces.stepping))
         refits = settings.bootstraps * (settings.estimate == "skew_normal")
         spent = _STATISTICS_SECONDS + _REFIT_SECONDS * refits
-        phases.append(Phase(what=f"estimating {name}", kind="statistics", work=spent, pace=1.0))
-    return [*phases, *_of_chosen_texts(task), *_of_witnesses(task)]
+        what = f"estimating {name}"
+        phases.append(Phase(what=what, kind="statistics", work=spent, pace=1.0, part="estimates"))
+    return [*phases, *_of_chosen_texts(task, reading), *_of_witnesses(task, reading)]
 
 
-def _of_witnesses(task: Task) -> Iterator[Phase]:
+def _length(task: Task, form: Format) -> int:
+    """The tokens of a fill behind what is public of it."""
+    ids = task.row(form.name, whole=False)
+    public = len(_in_row(task.lm, form.prefix, None)) if form.prefix else 0
+    return max(1, len(ids) - min(public, len(ids) - 1))
+
+
+def _of_witnesses(task: Task, reading: Callable[..., Phase]) -> Iterator[Phase]:
     """They are compared with others only where their own probabilities settle nothing."""
-    witnesses = len(task.manifest.witnesses)
-    if not witnesses:
-        return
-    row = len(task.row(WITNESS.name))
-    whole = row * (witnesses + draws_needed(witnesses)) * (1 + (task.base is not None))
-    yield Phase(what="witness", kind="scoring", work=float(row), most=float(whole))
+    if witnesses := len(task.manifest.witnesses):
+        texts = (witnesses + draws_needed(witnesses)) * (1 + (task.base is not None))
+        work = _COMPARED * texts * len(task.row(WITNESS.name))
+        yield reading(what="witness", work=work, part="witness")
 
 
-def _of_chosen_texts(task: Task) -> Iterator[Phase]:
+def _of_chosen_texts(task: Task, reading: Callable[..., Phase]) -> Iterator[Phase]:
     """They are scored where coins judge them."""
     if task.manifest.plan.inclusion_probability is None:
         return
     for form in task.manifest.chosen:
         texts = sum(canary.format == form.name for canary in task.manifest.entries)
         work = float(texts * len(task.row(form.name)))
-        yield Phase(what=f"scoring {form.name}", kind="scoring", work=work)
+        yield reading(what=f"scoring {form.name}", work=work, part="chosen texts")
 
 
-def _search_phases(
-    form: Format, settings: MeasureSettings, length: int, most: int, pace: float | None
-) -> Iterator[Phase]:
-    """Draws, exact ranks and the likeliest fills of a format."""
+def _search_phases(task: Task, form: Format, length: int, pace: float | None) -> Iterator[Phase]:
+    """The copy in float64, draws, exact ranks and the likeliest fills of a format."""
+    settings = task.settings
     if settings.estimate in WITHOUT_SEARCH:
         return
+    most = float(settings.steps_for(task.lm.size))
     drawn = settings.draws * _depth(form, length, settings.draws)
-    yield Phase(what=f"{form.name}: drawing fills", kind="stepping", work=drawn, pace=pace)
+    walked = most if settings.estimate == "exact" else min(most, _COUNTED * drawn)
+    compared = _PATHS + sum(c.format == form.name for c in task.manifest.entries)
+    phase = partial(Phase, kind="stepping", pace=pace, part="search")
+    copied = float(_COPY_STEPS * compared * length)
+    yield phase(what=f"{form.name}: copy in float64", work=copied)
+    yield phase(what=f"{form.name}: drawing fills", work=drawn, part="draws")
     if settings.estimate != "importance":
-        few = min(float(most), drawn / 4)
-        what = f"{form.name}: counting ranks"
-        yield Phase(what=what, kind="stepping", work=few, most=float(most), pace=pace)
+        yield phase(what=f"{form.name}: counting ranks", work=walked, most=most)
     if settings.extraction:
-        few = min(float(most), float(settings.guesses * length))
-        what = f"{form.name}: best-first search"
-        yield Phase(what=what, kind="stepping", work=few, most=float(most), pace=pace)
+        few = min(most, settings.guesses * length / 2, _GUESSED * drawn)
+        yield phase(what=f"{form.name}: best-first search", work=few, most=most)
 
 
 def _extraction_phase(
@@ -217,9 +336,12 @@ def _extraction_phase(
     inserted = sum(c.format == name for c in manifest.canaries)
     width = beam_width(inserted) if settings.beam_width is None else settings.beam_width
     deep = _depth(form, length, width)
-    steps = sum(max(1.0, deep - k) for k in range(1, settings.revealed + 1)) * inserted
-    whole, few = (1 + width) * (deep + steps), (1 + width) * (deep + _FOLLOWED * steps)
-    return Phase(what=f"extracting {name}", kind="stepping", work=few, most=whole, pace=pace)
+    # With characters given, a beam ends where no candidate leads to its secret any more.
+    lost = (length - deep) + _FOLLOWED * deep
+    work = (1 + width) * (deep + lost * settings.revealed * inserted)
+    return Phase(
+        what=f"extracting {name}", kind="stepping", work=work, pace=pace, part="extraction"
+    )
 
 
 def _depth(form: Format, length: int, many: int) -> float:
@@ -237,14 +359,6 @@ def _in_row(lm: TorchModel, text: str, context: AnyContext) -> list[int]:
         return encode_documents(lm.tokenizer, [text], context=context)[0]
     ids: list[int] = lm.tokenizer(text, add_special_tokens=False)["input_ids"]
     return ids
-
-
-def _trial(lm: TorchModel, ids: Sequence[int]) -> float | None:
-    """The pace of a search; None of a model that cannot step, of which the search says why."""
-    try:
-        return _AROUND_A_STEP * step_pace(lm, ids)
-    except (*MODEL_FAILURES, LmexposureError, MemoryError):
-        return None
 
 
 def watch_training(

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 from typer.core import TyperOption
 
-from lmexposure._forecast import Phase, Remaining, Span
+from lmexposure._forecast import Phase, Remaining
 from lmexposure._style import in_words, printable, visible
 from lmexposure.cli.options import TAKEN
 from lmexposure.studies import set_words
@@ -297,6 +297,7 @@ def _shown(name: str, flag: TyperOption | None, text: str) -> str | None:
 
 
 _BEFORE_WORDS = 1.0  # seconds in which paces are found out
+_LONG = 10.0  # what takes as many is announced before it begins
 _A_LINE = 60.0
 
 _ENDING = (
@@ -344,10 +345,11 @@ class LongWork:
         self._begun = self._said = now
         self._title, self._announced, self._keeps = title, False, keeps
         self._remaining = Remaining(phases, now)
+        self._announce(now)
 
     def say(self, line: str) -> None:
         """Say a line, above the bars."""
-        self._bars.say(line)
+        self._bars.say(said(line))
 
     def end_asked(self) -> bool:
         """Whether Ctrl-C asked for an early end."""
@@ -373,14 +375,14 @@ class LongWork:
     def _announce(self, now: float) -> None:
         """What will be done and how long it takes, once that is known."""
         left, elapsed = self._remaining.left(now), now - self._begun
-        if self._announced or left is None or elapsed < _BEFORE_WORDS:
+        if self._announced or left is None or (elapsed < _BEFORE_WORDS and left < _LONG):
             return
         self._announced = self._told = True
-        self._bars.say(f"{self._title}; {Span(left.expected + elapsed, left.most + elapsed)}")
+        self._bars.say(f"{self._title}; about {in_words(left + elapsed)}")
 
     def _left(self, now: float) -> str:
         left = self._remaining.left(now) if self._announced else None
-        return "" if left is None else f"; about {in_words(left.expected)} left"
+        return "" if left is None else f"; about {in_words(left)} left"
 
 
 @contextmanager

@@ -82,9 +82,11 @@ if TYPE_CHECKING:
         check_name,
         load_model,
         model_outline,
+        model_shape,
         save_model,
     )
     from lmexposure.models.lstm import LstmConfig, LstmForCausalLM, LstmState
+    from lmexposure.models.memory import ModelShape, free_memory, product_rate
     from lmexposure.models.methods import left_out, masked
     from lmexposure.models.new_models import (
         NEW_MODELS,

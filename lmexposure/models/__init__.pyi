@@ -63,10 +63,14 @@ from lmexposure.models.load import check_fit as check_fit
 from lmexposure.models.load import check_name as check_name
 from lmexposure.models.load import load_model as load_model
 from lmexposure.models.load import model_outline as model_outline
+from lmexposure.models.load import model_shape as model_shape
 from lmexposure.models.load import save_model as save_model
 from lmexposure.models.lstm import LstmConfig as LstmConfig
 from lmexposure.models.lstm import LstmForCausalLM as LstmForCausalLM
 from lmexposure.models.lstm import LstmState as LstmState
+from lmexposure.models.memory import ModelShape as ModelShape
+from lmexposure.models.memory import free_memory as free_memory
+from lmexposure.models.memory import product_rate as product_rate
 from lmexposure.models.methods import left_out as left_out
 from lmexposure.models.methods import masked as masked
 from lmexposure.models.new_models import NEW_MODELS as NEW_MODELS

@@ -6,7 +6,7 @@ import tempfile
 import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from lmexposure._validate import of_type, one_of
 from lmexposure.errors import FileError, ModelError, SettingsError
 from lmexposure.models.adapters import base_of_adapter, check_adapter, is_adapter, with_adapter
 from lmexposure.models.encoding import context_window, tokenizer_sha256
+from lmexposure.models.memory import DTYPES, ModelShape, Placement
 from lmexposure.models.quantised import (
     cannot_compute,
     check_quantised,
@@ -52,7 +53,6 @@ _SHOWN = 3
 _HUB_SECONDS = 10.0  # for the hub to answer at all
 _ALIKE = 0.9  # of a base's tokens that an adapter's tokenizer must have, at the least
 _SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads")
-_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,11 +134,11 @@ def load_model(  # noqa: PLR0913 (as transformers' own from_pretrained, whose na
         trust_remote_code: run Python code that comes with the model.
 
     Raises:
-        ModelError: there is no such model, it has no safetensors weights or no tokenizer, its files
-            hold fewer or more weights than the model of its config.json, it is not a causal LM, or
-            its tokenizer has more tokens than it; it is an adapter, and peft is not installed; it
-            is quantised, and does not compute here; `load_in` needs a library that is missing, or
-            quantises none of its weights.
+        ModelError: there is no such model, it does not fit into the memory that is free, it has no
+            safetensors weights or no tokenizer, its files hold fewer or more weights than the model
+            of its config.json, it is not a causal LM, or its tokenizer has more tokens than it; it
+            is an adapter, and peft is not installed; it is quantised, and does not compute here;
+            `load_in` needs a library that is missing, or quantises none of its weights.
         SettingsError: an unknown dtype, load_in or device_map, or a device that this machine does
             not have.
     """
@@ -147,13 +147,13 @@ def load_model(  # noqa: PLR0913 (as transformers' own from_pretrained, whose na
         "tokenizer"
     )
     of_type("name_or_path", name_or_path, (str, os.PathLike), wanted, error=ModelError)
-    one_of("dtype", dtype, tuple(_DTYPES))
+    one_of("dtype", dtype, tuple(DTYPES))
     if load_in is not None:
         one_of("load_in", load_in, ("8bit", "4bit"))
     if isinstance(device_map, str):
         one_of("device_map", device_map, ("auto",))
     check_device(device)
-    warn_imitated(_DTYPES[dtype], device)
+    warn_imitated(DTYPES[dtype], device)
     name = os.fspath(name_or_path)
     local = check_name(name)
     place, offline = (name, offline) if local else _from_hub(name, revision, offline=offline)
@@ -163,24 +163,31 @@ def load_model(  # noqa: PLR0913 (as transformers' own from_pretrained, whose na
         "trust_remote_code": trust_remote_code,
     }
     placing: dict[str, Any] = {} if device_map is None else {"device_map": device_map}
+    auto = isinstance(device_map, str) and torch.cuda.is_available()
+    arriving = "cuda" if auto else device
+    placement = Placement(device=arriving, dtype=dtype, load_in=load_in, device_map=device_map)
     if load_in is not None:
-        auto = isinstance(device_map, str) and torch.cuda.is_available()
-        arriving = "cuda" if auto else device
         placing["quantization_config"] = quantisation(load_in, arriving)
         if not arriving.startswith("cpu"):  # bitsandbytes quantises where the weights arrive
             placing.setdefault("device_map", {"": arriving})
     if is_adapter(Path(place)):
         # Only where it is a directory: its base may be on the hub all the same.
         options["local_files_only"] = offline
-        model, tokenizer, notes = _load_on_base(Path(place), _DTYPES[dtype], options, placing)
+        model, tokenizer, notes = _load_on_base(Path(place), placement, options, placing)
     else:
-        model = _load_weights(place, _DTYPES[dtype], options, placing)
+        model = _load_weights(place, placement, options, placing)
         tokenizer, notes = _load_tokenizer(place, options), ()
     if load_in is not None:
         check_quantised(name, model, load_in)
     check_fit(name, model, tokenizer)
     if not is_spread(model) and "device_map" not in placing:
-        model.to(device)
+        try:
+            model.to(device)
+        except torch.OutOfMemoryError as failure:  # another process may have taken what was free
+            raise ModelError(
+                f"model {name!r} does not fit on {device}: {reason(failure)}; give dtype=bfloat16, "
+                "load_in=4bit, device_map=auto or another device"
+            ) from failure
     check_embeddings_are_here(name, model)
     model.eval()
     check_causal(name, model)
@@ -205,6 +212,26 @@ def model_outline(path: str | os.PathLike[str]) -> dict[str, str]:
         ) from failure
     sizes = [config.model_type, *(getattr(config, name, None) for name in _SIZES)]
     return {"tokenizer": tokenizer_sha256(tokenizer), "architecture": str(sizes)}
+
+
+def model_shape(
+    name: str | os.PathLike[str], *, offline: bool = False
+) -> tuple[ModelShape, PreTrainedTokenizerBase]:
+    """A model's shape and its tokenizer, without its weights; of an adapter, its base's shape."""
+    base = read_by = os.fspath(name)
+    local = check_name(base)
+    options: dict[str, Any] = {"local_files_only": offline or local, "trust_remote_code": False}
+    if is_adapter(Path(base)):
+        base, revision = _base_of(Path(read_by), offline=offline)
+        read_by = _tokenizer_of(Path(read_by), base)
+        options |= {"local_files_only": offline, "revision": revision}
+    try:
+        return ModelShape.of_model(base, options), _load_tokenizer(read_by, options)
+    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as failure:
+        raise ModelError(
+            f"cannot read the shape of model {base!r}: {reason(failure)}; give a directory that "
+            "save_pretrained wrote, or a hub name"
+        ) from failure
 
 
 def save_model(
@@ -308,13 +335,15 @@ def _check_directory(path: Path) -> None:
 
 
 def _load_weights(
-    name: str, dtype: torch.dtype, options: dict[str, Any], placing: dict[str, Any]
+    name: str, placement: Placement, options: dict[str, Any], placing: dict[str, Any]
 ) -> PreTrainedModel:
+    with quiet_libraries():
+        placement.refuse_too_large(name, options)
     try:
         with _quiet(), quiet_libraries(), _offload_folder("device_map" in placing) as folder:
             model, info = AutoModelForCausalLM.from_pretrained(
                 name,
-                dtype=dtype,
+                dtype=DTYPES[placement.dtype],
                 use_safetensors=True,
                 ignore_mismatched_sizes=True,  # they are refused below, by name
                 output_loading_info=True,
@@ -362,14 +391,15 @@ def _offload_folder(needed: bool) -> Iterator[str]:
 
 
 def _load_on_base(
-    adapter: Path, dtype: torch.dtype, options: dict[str, Any], placing: dict[str, Any]
+    adapter: Path, placement: Placement, options: dict[str, Any], placing: dict[str, Any]
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, tuple[str, ...]]:
     """An adapter on its base model, with its own tokenizer where it has one, and what to know."""
     later = None if "quantization_config" in placing else placing.pop("device_map", None)
     base, revision = _base_of(adapter, offline=options["local_files_only"])
     options = {**options, "revision": revision}
+    placement = replace(placement, whole=later is not None)
     with _of_adapter(adapter):
-        model = _load_weights(base, dtype, options, placing)
+        model = _load_weights(base, placement, options, placing)
     if weights_offloaded(model):
         raise ModelError(
             f"adapter {os.fspath(adapter)!r} changes weights of its quantised base that are "

@@ -25,13 +25,17 @@ if TYPE_CHECKING:
         label_only,
         log_perplexity,
         score_encoded,
+        token_pace,
     )
     from lmexposure.scoring.runtime import (
         MODEL_FAILURES,
         evaluation_mode,
+        failure_text,
         from_all,
         from_first,
         in_loader_worker,
+        noting_shortage,
+        out_of_memory,
         same_random_numbers,
         single_process,
     )

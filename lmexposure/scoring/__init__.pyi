@@ -34,11 +34,15 @@ from lmexposure.scoring.perplexity import details_of_encoded as details_of_encod
 from lmexposure.scoring.perplexity import label_only as label_only
 from lmexposure.scoring.perplexity import log_perplexity as log_perplexity
 from lmexposure.scoring.perplexity import score_encoded as score_encoded
+from lmexposure.scoring.perplexity import token_pace as token_pace
 from lmexposure.scoring.runtime import MODEL_FAILURES as MODEL_FAILURES
 from lmexposure.scoring.runtime import evaluation_mode as evaluation_mode
+from lmexposure.scoring.runtime import failure_text as failure_text
 from lmexposure.scoring.runtime import from_all as from_all
 from lmexposure.scoring.runtime import from_first as from_first
 from lmexposure.scoring.runtime import in_loader_worker as in_loader_worker
+from lmexposure.scoring.runtime import noting_shortage as noting_shortage
+from lmexposure.scoring.runtime import out_of_memory as out_of_memory
 from lmexposure.scoring.runtime import same_random_numbers as same_random_numbers
 from lmexposure.scoring.runtime import single_process as single_process
 from lmexposure.scoring.spelling import Vocabulary as Vocabulary

@@ -12,8 +12,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import psutil
-import torch
 from transformers import AutoConfig
 
 from lmexposure.canaries import Manifest
@@ -26,6 +24,7 @@ from lmexposure.models import (
     base_sha256,
     check_switch,
     comes_off,
+    free_memory,
     grow,
     is_adapter,
     load_model,
@@ -124,13 +123,7 @@ def own_base(*, model: Any, lm: TorchModel, manifest: Manifest) -> BaseModel | N
 def _has_room(model: Any) -> bool:
     """Whether another model of this size takes at most half of the memory that is free."""
     size = sum(weight.numel() * weight.element_size() for weight in model.parameters())
-    device = model.device
-    free = (
-        torch.cuda.mem_get_info(device)[0]
-        if device.type == "cuda"
-        else psutil.virtual_memory().available
-    )
-    return bool(2 * size <= free)
+    return bool(2 * size <= free_memory(str(model.device)))
 
 
 def _grown(base: BaseModel, lm: TorchModel, manifest: Manifest) -> BaseModel:

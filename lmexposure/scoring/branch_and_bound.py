@@ -15,7 +15,7 @@ import numpy as np
 
 from lmexposure._validate import integer, positive
 from lmexposure.errors import ModelError, NumericalError, SettingsError
-from lmexposure.scoring.runtime import Floats, Ints, out_of_memory
+from lmexposure.scoring.runtime import Floats, Ints, halved, out_of_memory
 from lmexposure.scoring.steps import Steps
 from lmexposure.scoring.token_spaces import Continuations, TokenSpace
 
@@ -259,7 +259,7 @@ class BranchAndBound:
                     "out of memory with one state at a time; use a smaller model, or a device with "
                     "more memory"
                 ) from failure
-            self._batch //= 2
+            self._batch = halved(self._batch)
             return
         self.spent += len(now.nodes)
         self._note_live(state.rows)

@@ -12,6 +12,7 @@ A service may hide its probabilities, or flatten them without changing its answe
 memorised still shows in its greedy answers (`label_only`), so masked confidence is not privacy.
 """
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +28,9 @@ from lmexposure.errors import InputError, ModelError
 from lmexposure.models import AnyContext, LoadedModel, context_window, encode_in_context
 from lmexposure.scoring.forward import PlainForward, PlainPass, choose_forward, refuse_nonfinite
 from lmexposure.scoring.runtime import LN2, evaluation_mode, in_batches, module_of, share_spans
+
+# A trial of a pass: as many tokens as fill a core or a GPU, logits that fit beside the model.
+_TRIAL_TOKENS, _TRIAL_LOGITS, _TRIAL_SECONDS = 512, 1 << 26, 0.3
 
 Greedy = Callable[[list[list[int]]], Sequence[int]]  # token prefixes -> the next token of each
 
@@ -110,6 +114,21 @@ def score_encoded(
         for number, token_bits in zip(forward.order, share_spans(forward.costs, work), strict=True):
             bits[number] = token_bits
     return TokenScores(bits=tuple(bits), encoded=tuple(encoded), slower=forward.slower)
+
+
+@torch.inference_mode()
+def token_pace(lm: LoadedModel, ids: Sequence[int]) -> float:
+    """Seconds to read one token of many texts in a pass, by a short trial on copies of one."""
+    text, passes = Encoded(ids=[*ids, ids[-1]], scored_from=1), PlainPass(lm.model)
+    most = min(_TRIAL_TOKENS, _TRIAL_LOGITS // lm.vocabulary)
+    rows = max(1, most // len(ids))
+    with evaluation_mode(lm.model):
+        passes.bits([text])  # a first pass is slower than all others
+        begun, number = time.perf_counter(), 0
+        while number == 0 or time.perf_counter() - begun < _TRIAL_SECONDS:
+            passes.bits([text] * rows)
+            number += 1
+        return (time.perf_counter() - begun) / (number * rows * len(ids))
 
 
 @dataclass(frozen=True, kw_only=True)

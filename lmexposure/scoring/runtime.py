@@ -12,6 +12,7 @@ import random
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from math import log
@@ -147,6 +148,51 @@ def fused_activations(model: Any) -> Iterator[None]:
             module.__dict__.pop("forward", None)
 
 
+@dataclass
+class Shortage:
+    """Where memory did not hold a batch: how many texts were too many, and how many were not."""
+
+    too_many: int = 0  # the most at a time that failed; 0: memory never ran out
+    enough: int = 0
+
+    def halved(self, size: int) -> int:
+        """Note that memory ran out, and give half of the size."""
+        half = max(1, size // 2)
+        self.too_many = max(self.too_many, size)
+        self.enough = half if not self.enough else min(half, self.enough)
+        return half
+
+    @property
+    def note(self) -> str:
+        """For a reader of the result; empty where memory never ran out."""
+        if not self.too_many:
+            return ""
+        return (
+            f"memory ran out with {self.too_many:,} texts at a time; {self.enough:,} were computed "
+            "at a time, which is slower and changes numbers by no more than rounding"
+        )
+
+
+_SHORTAGE: ContextVar[Shortage | None] = ContextVar("shortage", default=None)
+
+
+@contextmanager
+def noting_shortage() -> Iterator[Shortage]:
+    """Note where memory runs out inside, and how far batches are halved."""
+    token = _SHORTAGE.set(noted := Shortage())
+    try:
+        yield noted
+    finally:
+        _SHORTAGE.reset(token)
+
+
+def halved(size: int) -> int:
+    """Half of a batch that memory did not hold, said to whoever notes it."""
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    return (_SHORTAGE.get() or Shortage()).halved(size)
+
+
 def in_batches(
     items: Sequence[Item], batch_size: int, work: Callable[[Sequence[Item]], Out]
 ) -> Iterator[Out]:
@@ -163,9 +209,7 @@ def in_batches(
                     "out of memory with one text at a time; "
                     "use a smaller model, dtype bfloat16, or a device with more memory"
                 ) from failure
-            batch_size = max(1, batch_size // 2)
-            if torch.cuda.is_available():
-                torch.cuda.empty_cache()
+            batch_size = halved(len(items[start : start + batch_size]))
             continue
         start += batch_size
         yield out

@@ -19,7 +19,7 @@ from tiny import characters, one_by_one
 from lmexposure import check
 from lmexposure._integrity import write_hashed
 from lmexposure.audit import MeasureSettings, measure, rows_beside, scoring_context
-from lmexposure.audit.workload import measurement_phases
+from lmexposure.audit.workload import Paces, measurement_phases
 from lmexposure.canaries import Format, Manifest, Wrapping
 from lmexposure.core import Thresholds
 from lmexposure.errors import LmexposureError, ManifestError, ModelError, ResultError, SettingsError
@@ -298,7 +298,9 @@ def test_the_work_of_a_measurement_counts_the_rows() -> None:
     manifest = wrapped_manifest(ANSWER, CHAT)
     contexts = scoring_context(LOADED, manifest).by_format
     bare, whole = (
-        measurement_phases(task_of(LOADED, manifest, FEW, around))[0] for around in ({}, contexts)
+        measurement_phases(task_of(LOADED, manifest, FEW, around), Paces())[0]
+        for around in ({}, contexts)
     )
     row = encode_in_context(CHAT, [manifest.entries[0].text], context=contexts["two"])[0]
-    assert whole.work / bare.work == len(row.ids) / len(CHAT(manifest.entries[0].text)["input_ids"])
+    alone = CHAT(manifest.entries[0].text)["input_ids"]
+    assert whole.work - bare.work == len(row.ids) - len(alone)  # what is around a fill is read once

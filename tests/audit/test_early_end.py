@@ -12,8 +12,16 @@ from audit.small import loaded_of, planned, task_of
 from known import known
 
 from lmexposure._forecast import Phase
-from lmexposure.audit import MeasureSettings, measure
-from lmexposure.audit.workload import measurement_phases, measurement_title, watch_training
+from lmexposure._style import in_words
+from lmexposure.audit import MeasureSettings, measure, workload
+from lmexposure.audit.workload import (
+    Paces,
+    announce,
+    measurement_forecast,
+    measurement_phases,
+    measurement_title,
+    watch_training,
+)
 from lmexposure.canaries import Format
 from lmexposure.models import Progress
 from lmexposure.scoring import Extractor
@@ -184,16 +192,20 @@ def test_every_phase_was_announced_and_moves() -> None:
 
 def test_phases_know_their_work() -> None:
     settings = MeasureSettings(references=100, budget_steps=5_000, draws=1_000, guesses=50)
-    phases = {one.what: one for one in measurement_phases(task_of(LOADED, MANIFEST, settings))}
+    task = task_of(LOADED, MANIFEST, settings)
+    phases = {one.what: one for one in measurement_forecast(task).phases}
     length = len("number 1234")  # a token a character
-    assert phases["scoring code"].work == (6 + 3 + 100) * length
-    assert phases["scoring code"].pace is None
+    # The beginning is read once; of four digits a hundred texts share two, and read no last one.
+    assert length + 109 <= phases["scoring code"].work <= length + 109 * 1.5
+    assert phases["scoring code"].pace is not None
     # Of four digits, three are shared by a thousand draws.
     assert 1_000 <= phases["code: drawing fills"].work <= 1_300
     assert phases["code: best-first search"].most == 5_000
     assert phases["code: drawing fills"].pace is not None
     few = replace(settings, estimate="sampled", extraction=False)
-    assert [one.what for one in measurement_phases(task_of(LOADED, MANIFEST, few))] == [
+    without = measurement_phases(task_of(LOADED, MANIFEST, few), Paces())
+    assert all(one.pace is None for one in without if one.kind == "scoring")
+    assert [one.what for one in without] == [
         "scoring code",
         "estimating code",
         "witness",
@@ -203,3 +215,37 @@ def test_phases_know_their_work() -> None:
     )
     steps = sum(one.work for one in phases.values() if one.kind == "stepping")
     assert np.isfinite(steps)
+
+
+class Spoken(Pressed):
+    """A watcher that keeps what is said to a person, too."""
+
+    def __init__(self) -> None:
+        super().__init__(at=None)
+        self.lines: list[str] = []
+
+    def say(self, line: str) -> None:
+        self.lines.append(line)
+
+
+@pytest.mark.parametrize(("pace", "told"), [(0.1, 1), (1e-6, 0)])
+def test_the_parts_of_long_work_are_told_beside_what_a_first_look_takes(
+    monkeypatch: pytest.MonkeyPatch, pace: float, told: int
+) -> None:
+    monkeypatch.setattr(workload, "token_pace", lambda *_: pace)
+    monkeypatch.setattr(workload, "step_pace", lambda *_: pace / 10)
+    monkeypatch.setattr(workload, "_STATISTICS_SECONDS", 0.0)
+    task = task_of(LOADED, MANIFEST, MeasureSettings(draws=5_000))
+    task.progress = spoken = Spoken()
+    announce(task)
+    assert len(spoken.lines) == told
+    ahead, first = (
+        measurement_forecast(task),
+        measurement_forecast(replace(task, settings=MeasureSettings.first_look())),
+    )
+    assert (tuple(spoken.phases), first.note) == (ahead.phases, "")
+    assert first.seconds < ahead.seconds / 4
+    for line in spoken.lines:
+        assert line == f"{ahead.by_part}; with quick=True about {in_words(first.seconds)}"
+        names = [part.rpartition(" ")[0].rpartition(" ")[0] for part in ahead.by_part.split(", ")]
+        assert names == ["references", "search", "draws", "extraction", "witness"]

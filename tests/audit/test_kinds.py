@@ -14,7 +14,7 @@ from corpora import sentences
 from known import known
 
 from lmexposure.audit import measure
-from lmexposure.audit.workload import measurement_phases, measurement_title
+from lmexposure.audit.workload import Paces, measurement_phases, measurement_title
 from lmexposure.canaries import PARTNER, Format, Manifest, Plan
 from lmexposure.core import write_report
 from lmexposure.errors import InputError, ManifestError, ModelError
@@ -293,7 +293,7 @@ def test_the_part_with_ranks_keeps_the_name_of_the_whole() -> None:
 
 
 def test_work_is_announced_for_chosen_texts() -> None:
-    phases = [p.what for p in measurement_phases(task_of(lstm(both()), both(), FEW))]
+    phases = [p.what for p in measurement_phases(task_of(lstm(both()), both(), FEW), Paces())]
     assert phases[-3:] == ["scoring texts", "scoring near_duplicate", "witness"]
     assert phases.count("scoring pin") == 1
     assert "of 1 format," in measurement_title(both(), FEW)

@@ -375,3 +375,21 @@ def test_the_budget_follows_the_model_and_not_the_machine() -> None:
     assert MeasureSettings().steps_for(124_000_000) == 12_096
     assert MeasureSettings().steps_for(10**12) == 10_000
     assert MeasureSettings(budget_steps=7).steps_for(1) == 7
+
+
+@pytest.mark.parametrize(
+    ("estimate", "seconds", "said"),
+    [("auto", 0.001, 1), ("exact", 0.001, 1), ("sampled", 0.001, 0), ("auto", 100.0, 0)],
+)
+def test_seconds_too_few_for_any_search_are_said_and_leave_the_rest(
+    estimate: str, seconds: float, said: int
+) -> None:
+    settings = replace(QUICK, budget_seconds=seconds, estimate=estimate, extraction=False)
+    result = measure(LOADED, MANIFEST, settings=settings)
+    warned = [line for line in result.warnings if "too short for the searches to count" in line]
+    assert len(warned) == said
+    assert all(line.startswith("budget_seconds=0.001 was too short") for line in warned)
+    assert len(result.canaries) == len(judged(MANIFEST))
+    methods = {canary.exposure.method for canary in result.canaries}
+    if estimate == "sampled" or said:
+        assert methods == {{"auto": "importance", "exact": "bounded"}.get(estimate, "sampled")}

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -33,21 +34,25 @@ def test_what_is_left_is_that_of_all_phases_at_the_paces_that_were_seen() -> Non
     remaining = Remaining(SEVERAL, 100.0)
     assert remaining.left(100.0) is None  # how long a text takes is not known
     remaining.update("scoring a", 20, 100, 102.0)  # a hundredth of a second for a unit of work
-    left = known(remaining.left(102.0))
-    assert left.expected == pytest.approx(8 + 30 + 10 + 5 + 2)
-    assert left.most == pytest.approx(8 + 30 + 10 + 40 + 2)
+    assert known(remaining.left(102.0)) == pytest.approx(8 + 30 + 10 + 5 + 2)
     remaining.update("scoring a", 100, 100, 110.0)
     remaining.update("scoring b", 300, 300, 140.0)
     remaining.update("not planned", 1, 2, 140.0)
     remaining.update("a: drawing", 50, 100, 150.0)  # twice as slow as the trial said
-    left = known(remaining.left(150.0))
-    assert left.expected == pytest.approx(10 + 10 + 2)
-    assert left.most == pytest.approx(10 + 80 + 2)
+    assert known(remaining.left(150.0)) == pytest.approx(10 + 10 + 2)
     remaining.update("a: best-first", 10, 400, 172.0)
-    left = known(remaining.left(172.0))  # longer than was expected: the most still stands
-    assert (left.expected, left.most) == pytest.approx((2.0, 80 - 22 + 2))
+    assert known(remaining.left(172.0)) == pytest.approx(2.0)  # longer than was expected
     remaining.update("estimating a", 1, 1, 175.0)
-    assert remaining.left(175.0) == (0.0, 0.0)
+    assert remaining.left(175.0) == 0.0
+
+
+def test_a_search_that_says_what_it_expects_is_believed() -> None:
+    """What is said ends early is so by its budget, until its progress tells of fewer steps."""
+    remaining = Remaining([replace(SEVERAL[3], work=300.0), SEVERAL[4]], 0.0)
+    remaining.update("a: best-first", 0, 400, 0.0)
+    assert remaining.left(0.0) == pytest.approx(30 + 2)
+    remaining.update("a: best-first", 0, 70, 1.0)
+    assert remaining.left(1.0) == pytest.approx(7 - 1 + 2)
 
 
 def test_a_pace_that_is_not_known_follows_from_another_kind() -> None:
@@ -55,14 +60,14 @@ def test_a_pace_that_is_not_known_follows_from_another_kind() -> None:
     remaining = Remaining([training, Phase(what="s", kind="scoring", work=1_000.0)], 0.0)
     assert remaining.left(0.0) is None
     remaining.update("training", 60, 100, 10.0)  # 60 of 100 steps, 50 of which were done before
-    assert known(remaining.left(10.0)).expected == pytest.approx(40 + 1_000 * 0.1 / 4)
+    assert known(remaining.left(10.0)) == pytest.approx(40 + 1_000 * 0.1 / 4)
 
 
 def test_a_limit_in_seconds_bounds_its_phase() -> None:
     phases = [Phase(what="training", kind="training", work=500.0, seconds=30.0)]
     remaining = Remaining(phases, 0.0)
     remaining.update("training", 1, 100, 10.0)
-    assert known(remaining.left(10.0)).expected == pytest.approx(20.0)
+    assert known(remaining.left(10.0)) == pytest.approx(20.0)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +114,7 @@ def test_it_says_what_it_does_then_a_line_a_minute_then_its_end(lines: Lines) ->
         work("scoring a", int(clock.now), 130, "a note")
     work.finish()
     assert lines.lines == [
-        "measuring: 100 texts; about 3 min, at most 86 min",
+        "measuring: 100 texts; about 3 min",
         "scoring a: 60 of 130 (a note); about 2 min left",
         "scoring a: 120 of 130 (a note); about 60 s left",
         "done in 2 min",
@@ -119,7 +124,7 @@ def test_it_says_what_it_does_then_a_line_a_minute_then_its_end(lines: Lines) ->
 @pytest.mark.parametrize(
     ("planned", "seconds", "done", "said"),
     [
-        (PHASES, 0.9, 100, []),  # short work says nothing
+        (PHASES[:1], 0.9, 100, []),  # short work says nothing
         ([], 61.0, 50, ["scoring a: 50 of 100"]),  # a line a minute also without a plan
     ],
 )
@@ -133,6 +138,14 @@ def test_what_is_short_or_not_planned(
     work("scoring a", done, 100)
     work.finish()
     assert lines.lines == said
+
+
+def test_long_work_whose_pace_is_known_is_announced_before_it_begins(lines: Lines) -> None:
+    long, short = (Phase(what="a", kind="scoring", work=w, pace=1.0) for w in (40.0, 4.0))
+    LongWork(lines, Clock()).plan("measuring", [short], keeps=True)
+    assert lines.lines == []
+    LongWork(lines, Clock()).plan("measuring", [long], keeps=True)
+    assert lines.lines == ["measuring; about 40 s"]
 
 
 def test_how_long_it_took_is_said_whatever_came_last(lines: Lines) -> None:
