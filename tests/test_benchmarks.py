@@ -108,7 +108,8 @@ def test_what_a_part_of_a_measurement_took_is_its_own(monkeypatch: pytest.Monkey
     monkeypatch.setattr(parts.time, "monotonic", lambda: next(now))
     monkeypatch.setattr(parts, "_peak", lambda: 1.0)
     seen = parts.Parts()
-    assert isinstance(seen, Watcher)
+    watcher: object = seen
+    assert isinstance(watcher, Watcher)
     seen("loading", 1, 1)
     seen.plan("measuring", [], keeps=True)
     seen("references", 1, 2)

@@ -55,7 +55,6 @@ from lmexposure.audit.kinds import IN_TOKENIZER, kind_warnings, kinds_section, m
 from lmexposure.audit.privacy import privacy_section
 from lmexposure.audit.search import Extractions, extract_format, search_format
 from lmexposure.audit.workload import (
-    WITHOUT_SEARCH,
     Progress,
     Task,
     announce,
@@ -301,8 +300,6 @@ class _Measurement(Task):
 
     def _estimate(self, scores: FormatScores) -> FormatEstimates:
         name = scores.format.name
-        if self.settings.estimate not in WITHOUT_SEARCH:
-            self.progress(f"{name}: copy in float64", 0, 1)
         search = search_format(self, scores)
         self.notes = {**search.notes, **self.notes}
         extractions, left_out = self._extract(scores)

@@ -131,7 +131,7 @@ _FOLLOWED = 0.1  # of the beams' steps with characters given, behind those where
 _LONG = 10.0  # seconds of work whose parts are told
 _STATISTICS_SECONDS = 1.5  # of a format: curve, permutations
 _REFIT_SECONDS = 0.04  # of a curve to ten thousand references
-_COMPARED = 0.2  # of the other texts that a witness may be compared with
+_COMPARED = 0.1  # of the other texts that a witness may be compared with
 _PATHS = 64  # on which a walk's error is measured
 _COPY_STEPS = 3  # a step in float64, and one in the model's dtype to compare it with
 
@@ -309,20 +309,19 @@ def _of_chosen_texts(task: Task, reading: Callable[..., Phase]) -> Iterator[Phas
 
 
 def _search_phases(task: Task, form: Format, length: int, pace: float | None) -> Iterator[Phase]:
-    """The copy in float64, draws, exact ranks and the likeliest fills of a format."""
+    """Draws, exact ranks, a copy in float64 for these, and the likeliest fills of a format."""
     settings = task.settings
     if settings.estimate in WITHOUT_SEARCH:
         return
     most = float(settings.steps_for(task.lm.size))
     drawn = settings.draws * _depth(form, length, settings.draws)
-    walked = most if settings.estimate == "exact" else min(most, _COUNTED * drawn)
-    compared = _PATHS + sum(c.format == form.name for c in task.manifest.entries)
+    counted = most if settings.estimate == "exact" else min(most, _COUNTED * drawn)
+    compared = _PATHS + sum(c.format == form.name for c in task.manifest.canaries)
+    walked = counted + _COPY_STEPS * compared * length
     phase = partial(Phase, kind="stepping", pace=pace, part="search")
-    copied = float(_COPY_STEPS * compared * length)
-    yield phase(what=f"{form.name}: copy in float64", work=copied)
     yield phase(what=f"{form.name}: drawing fills", work=drawn, part="draws")
     if settings.estimate != "importance":
-        yield phase(what=f"{form.name}: counting ranks", work=walked, most=most)
+        yield phase(what=f"{form.name}: counting ranks", work=walked, most=most + walked)
     if settings.extraction:
         few = min(most, settings.guesses * length / 2, _GUESSED * drawn)
         yield phase(what=f"{form.name}: best-first search", work=few, most=most)

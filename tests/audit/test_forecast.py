@@ -1,6 +1,7 @@
 """What a measurement would take, before its model is loaded."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,8 @@ def test_time_goes_by_parameters_and_rate_and_a_first_look_takes_a_tenth(directo
     first = forecast_measurement(directory, MANIFEST, rate=RATE, settings=quick)
 
     def computing(forecast: Any) -> float:
-        own = [phase for phase in forecast.phases if phase.kind != "statistics"]
-        return sum(phase.expected for phase in own)
+        own = [phase.expected for phase in forecast.phases if phase.kind != "statistics"]
+        return math.fsum(own)
 
     assert computing(ahead) == pytest.approx(10 * computing(faster))
     assert computing(first) < computing(ahead) / 4

@@ -19,6 +19,25 @@ from lmexposure.statistics import (
     importance_exposure,
 )
 
+CANARIES = 5
+
+
+def _by_draws(draws: WeightedDraws, bits: float) -> float:
+    """How often draws see a fill that costs so much, at least."""
+    found = 0.0
+    components = (draws.shares, draws.limits, draws.log2_totals)
+    for share, t, total in zip(*(column.tolist() for column in components), strict=True):
+        found += share * (1.0 if t == math.inf else min(1.0, 2 ** (t - bits))) / 2**total
+    return len(draws) * found
+
+
+def _most(draws: WeightedDraws, tau: float) -> float:
+    """How many fills can cost so little."""
+    most = math.inf
+    for t, total in zip(draws.limits.tolist(), draws.log2_totals.tolist(), strict=True):
+        most = min(most, 2**total * (1.0 if t == math.inf else max(1.0, 2 ** (tau - t))))
+    return math.floor(most * 2**1e-3)
+
 
 def _naive(
     draws: WeightedDraws, references: UniformDraws | None, tau: float, known: int, size: int
@@ -28,19 +47,11 @@ def _naive(
     if references is not None:
         n = len(references.bits)
         alike = n / references.population
-
-    def by_draws(bits: float) -> float:
-        found = 0.0
-        components = (draws.shares, draws.limits, draws.log2_totals)
-        for share, t, total in zip(*(column.tolist() for column in components), strict=True):
-            found += share * (1.0 if t == math.inf else min(1.0, 2 ** (t - bits))) / 2**total
-        return m * found
-
     parts, seen = [0.0] * len(draws.log2_weights), 0
     for bits, group, out in zip(draws.bits, draws.groups, draws.excluded, strict=True):
         if bits <= tau and not out:
             seen += 1
-            parts[group] += by_draws(bits) / (by_draws(bits) + alike)
+            parts[group] += _by_draws(draws, bits) / (_by_draws(draws, bits) + alike)
     found = variance = unseen = 0.0
     odds = []
     for part, weight in zip(parts, draws.log2_weights.tolist(), strict=True):
@@ -54,33 +65,23 @@ def _naive(
         values = [odds[group] for group in draws.drawn[mine].tolist()]
         pairs = sum(values) ** 2 - sum(value**2 for value in values)
         variance -= pairs / max(1, len(mine) - 1)
+    cheap = [] if references is None else [b for b in references.bits.tolist() if b <= tau]
+    values = [1 / (_by_draws(draws, bits) + alike) for bits in cheap]
+    squares, total = sum(value**2 for value in values), sum(values)
     variance = max(variance, 0.0)
-    cheap = 0
-    if references is not None:
-        values = [1 / (by_draws(bits) + alike) for bits in references.bits if bits <= tau]
-        cheap, total = len(values), sum(values)
-        squares = sum(value**2 for value in values)
-        variance += (1 - alike) * max(0.0, squares - (total**2 - squares) / (n - 1))
-        found, unseen = found + total, unseen + total
-    step = 1 / (by_draws(tau) + alike)
+    variance += (1 - alike) * max(0.0, squares - (total**2 - squares) / max(n - 1, 1))
+    found, unseen = found + total, unseen + total
+    step = 1 / (_by_draws(draws, tau) + alike)
     unseen, spread = unseen + step, variance + step**2
     high = stats.gamma.ppf(0.975, unseen**2 / spread, scale=spread / unseen)
     low = found
     if variance > 0:
         low = stats.gamma.ppf(0.025, found**2 / variance, scale=variance / found)
-    most = math.inf
-    for t, total in zip(draws.limits.tolist(), draws.log2_totals.tolist(), strict=True):
-        most = min(most, 2**total * (1.0 if t == math.inf else max(1.0, 2 ** (tau - t))))
-    most = min(size - len(known_of(draws)), math.floor(most * 2**1e-3) - 1 - known)
-    least = max(seen, cheap)
+    most = min(size - CANARIES, _most(draws, tau) - 1 - known)
+    least = max(seen, len(cheap))
     high = max(min(math.floor(sum(parts) + high + 1e-9), most), least)
     low = min(max(math.ceil(low - 1e-9), least), high)
     return known + min(max(found, low), high), known + low, known + high
-
-
-def known_of(draws: WeightedDraws) -> list[int]:
-    """Canaries among what was drawn: five of them in these tests, drawn or not."""
-    return [0] * 5
 
 
 def estimated(
