@@ -131,6 +131,7 @@ _FOLLOWED = 0.1  # of the beams' steps with characters given, behind those where
 _LONG = 10.0  # seconds of work whose parts are told
 _STATISTICS_SECONDS = 1.5  # of a format: curve, permutations
 _REFIT_SECONDS = 0.04  # of a curve to ten thousand references
+_PROBED = 1_000  # tokens read to find the fastest way that is right, and to set it up
 _COMPARED = 0.1  # of the other texts that a witness may be compared with
 _PATHS = 64  # on which a walk's error is measured
 _COPY_STEPS = 3  # a step in float64, and one in the model's dtype to compare it with
@@ -268,7 +269,7 @@ def measurement_phases(task: Task, paces: Paces) -> list[Phase]:
         texts += _references(manifest, name, settings)
         # What all texts begin with is read once.
         own = max(1.0, _depth(manifest.formats[name], length, texts) - 1)  # the last is not read
-        work = len(task.row(name)) + texts * own
+        work = _PROBED + len(task.row(name)) + texts * own
         for under in ("", *[" under the base"] * (task.base is not None)):
             what = f"scoring {name}{under}"
             phases.append(reading(what=what, work=work, part="references"))

@@ -196,7 +196,8 @@ def test_phases_know_their_work() -> None:
     phases = {one.what: one for one in measurement_forecast(task).phases}
     length = len("number 1234")  # a token a character
     # The beginning is read once; of four digits a hundred texts share two, and read no last one.
-    assert length + 109 <= phases["scoring code"].work <= length + 109 * 1.5
+    scored = phases["scoring code"].work - workload._PROBED
+    assert length + 109 <= scored <= length + 109 * 1.5
     assert phases["scoring code"].pace is not None
     # Of four digits, three are shared by a thousand draws.
     assert 1_000 <= phases["code: drawing fills"].work <= 1_300
@@ -244,8 +245,8 @@ def test_the_parts_of_long_work_are_told_beside_what_a_first_look_takes(
         measurement_forecast(replace(task, settings=MeasureSettings.first_look())),
     )
     assert (tuple(spoken.phases), first.note) == (ahead.phases, "")
-    assert first.seconds < ahead.seconds / 4
+    assert first.seconds < ahead.seconds  # the witness takes the same
     for line in spoken.lines:
         assert line == f"{ahead.by_part}; with quick=True about {in_words(first.seconds)}"
         names = [part.rpartition(" ")[0].rpartition(" ")[0] for part in ahead.by_part.split(", ")]
-        assert names == ["references", "search", "draws", "extraction", "witness"]
+        assert names == ["references", "draws", "search", "extraction", "witness"]
