@@ -33,6 +33,7 @@ from lmexposure.scoring import (
     beam_width,
     draw_fills,
     likeliest_fills,
+    return_memory,
     token_space,
     walked_bits,
 )
@@ -98,6 +99,8 @@ def search_format(task: Task, scores: FormatScores) -> FormatSearch:
         why = f"ranks are those among references: {failure}"
         return FormatSearch(estimates=none, warnings=(why,))
     found = search.run()
+    del search
+    return_memory()  # a copy of the model in float64 went with it
     if not found.interrupted:
         keep_part(kept, found)
     return found

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         in_loader_worker,
         noting_shortage,
         out_of_memory,
+        return_memory,
         same_random_numbers,
         single_process,
     )
