@@ -29,7 +29,7 @@ def test_time_goes_by_parameters_and_rate_and_a_first_look_takes_a_tenth(directo
 
     def computing(forecast: Any) -> float:
         own = [phase for phase in forecast.phases if phase.kind != "statistics"]
-        return sum(phase.expected for phase in own)
+        return float(sum(phase.expected for phase in own))
 
     assert computing(ahead) == pytest.approx(10 * computing(faster))
     assert computing(first) < computing(ahead) / 4
