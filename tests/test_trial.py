@@ -45,7 +45,7 @@ def made_wheel(script: Any, place: Path, licence: str) -> Path:
         said = f"Name: {script.PACKAGE}\nVersion: {script.VERSION}\nClassifier: {licence}\n"
         file.writestr(f"{about}/METADATA", f"Metadata-Version: 2.2\n{said}")
         file.writestr("chatterbot_corpus/data/english/one.yml", FILE)
-        file.writestr("chatterbot_corpus/data/german/one.yml", FILE.replace("Who", "Wer"))
+        file.writestr("chatterbot_corpus/data/german/one.yml", FILE.replace("What", "Was"))
     return wheel
 
 
@@ -53,12 +53,11 @@ def test_each_short_answer_is_a_chat_and_none_comes_twice(
     script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(script, "download", lambda at: made_wheel(script, at, script.LICENCE))
-    assert script.write_chats(tmp_path / "chats.jsonl", "english") == 2
+    assert script.write_chats(tmp_path / "chats.jsonl") == 2
     lines = (tmp_path / "chats.jsonl").read_text().splitlines()
     turns = [[turn["content"] for turn in json.loads(line)["messages"]] for line in lines]
     assert turns == [["What is it?", SHORT], ["What is it?", "A thing."]]
     assert [path.name for path in tmp_path.iterdir()] == ["chats.jsonl"]
-    assert script.write_chats(tmp_path / "all.jsonl", "*") == 2
 
 
 def test_another_licence_is_not_taken(
@@ -66,7 +65,7 @@ def test_another_licence_is_not_taken(
 ) -> None:
     monkeypatch.setattr(script, "download", lambda at: made_wheel(script, at, "License :: Other"))
     with pytest.raises(SystemExit, match=r"licence \['License :: Other'\], not 1\.3\.3 and Lic"):
-        script.write_chats(tmp_path / "chats.jsonl", "english")
+        script.write_chats(tmp_path / "chats.jsonl")
     assert not list(tmp_path.iterdir())
 
 
@@ -97,17 +96,21 @@ def test_the_table_has_the_trials_that_were_measured(
     script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     once = {"canaries": 8, "median_bits": 1.5, "p": 0.25, "exact": 8, "found": 0}
-    classes = {"0": once | {"canaries": 32}, "1": once, "16": once | {"found": 7}}
-    measured = {"way": "trl", "seed": 2, "minutes": {"train": 10.0, "measure": 2.51}}
-    measured |= {"classes": classes, "outcome": "leak"}
-    for name, trial in {"lost": {"way": "lost", "seed": 1}, "trl": measured}.items():
+    classes = {"0": once | {"canaries": 32}, "1": once}
+    measured = {"minutes": {"train": 10.0, "measure": 2.51}, "outcome": "leak"}
+    often = {"way": "trl", "seed": 2, "classes": classes | {"16": once | {"found": 7}}}
+    low = {"way": "run", "seed": 3, "low": True, "classes": classes}
+    trials = {"lost": {"way": "lost", "seed": 1}, "trl": measured | often, "low": measured | low}
+    for name, trial in trials.items():
         (tmp_path / name).mkdir()
         (tmp_path / name / "trial.json").write_text(json.dumps(trial))
-    places = [str(tmp_path / name) for name in ("lost", "trl")]
+    places = [str(tmp_path / name) for name in trials]
     monkeypatch.setattr("sys.argv", ["trial", "--table", *places])
     script.main()
     head, rule, *rows = capsys.readouterr().out.splitlines()
     assert head.count("|") == rule.count("|") == rows[0].count("|")
+    ending = "0 of 8 | 1.5 | 0.25 | 1.5 | 0.25 | leak |"
     assert rows == [
-        "| trl | 2 | 10.0 | 12.5 | 7 of 8 | 1.5 | 0 of 8 | 1.5 | 0.25 | 1.5 | 0.25 | leak |"
+        f"| trl, seed 2 | 10.0 | 12.5 | 7 of 8 | 1.5 | {ending}",
+        f"| run, seed 3, --low | 10.0 | 12.5 | - | - | {ending}",
     ]
