@@ -95,10 +95,10 @@ def test_copies_that_no_row_holds_whole_are_lost(script: Any, tmp_path: Path) ->
 def test_the_table_has_the_trials_that_were_measured(
     script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    once = {"canaries": 8, "median_bits": 1.5, "p": 0.25, "exact": 8, "found": 0}
+    once = {"canaries": 8, "median_bits": 1.5, "p": 0.25, "found": [0, 1]}
     classes = {"0": once | {"canaries": 32}, "1": once}
     measured = {"minutes": {"train": 10.0, "measure": 2.51}, "outcome": "leak"}
-    often = {"way": "trl", "seed": 2, "classes": classes | {"16": once | {"found": 7}}}
+    often = {"way": "trl", "seed": 2, "classes": classes | {"16": once | {"found": [7, 8]}}}
     low = {"way": "run", "seed": 3, "low": True, "classes": classes}
     trials = {"lost": {"way": "lost", "seed": 1}, "trl": measured | often, "low": measured | low}
     for name, trial in trials.items():
@@ -109,8 +109,8 @@ def test_the_table_has_the_trials_that_were_measured(
     script.main()
     head, rule, *rows = capsys.readouterr().out.splitlines()
     assert head.count("|") == rule.count("|") == rows[0].count("|")
-    ending = "0 of 8 | 1.5 | 0.25 | 1.5 | 0.25 | leak |"
+    ending = "0 of 8, 1 of 8 | 1.5 | 0.25 | 0 of 32, 1 of 32 | 1.5 | 0.25 | leak |"
     assert rows == [
-        f"| trl, seed 2 | 10.0 | 12.5 | 7 of 8 | 1.5 | {ending}",
-        f"| run, seed 3, --low | 10.0 | 12.5 | - | - | {ending}",
+        f"| trl, seed 2 | 10.0 | 12.5 | 7 of 8, 8 of 8 | 1.5 | {ending}",
+        f"| run, seed 3, --low | 10.0 | 12.5 | none | none | {ending}",
     ]
