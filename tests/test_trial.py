@@ -98,6 +98,7 @@ def test_the_table_has_the_trials_that_were_measured(
     once = {"canaries": 8, "median_bits": 1.5, "p": 0.25, "found": [0, 1]}
     classes = {"0": once | {"canaries": 32}, "1": once}
     measured = {"minutes": {"train": 10.0, "measure": 2.51}, "outcome": "leak"}
+    measured |= {"processor_minutes": {"train": 9.5}}
     often = {"way": "trl", "seed": 2, "classes": classes | {"16": once | {"found": [7, 8]}}}
     low = {"way": "run", "seed": 3, "low": True, "classes": classes}
     trials = {"lost": {"way": "lost", "seed": 1}, "trl": measured | often, "low": measured | low}
@@ -111,6 +112,6 @@ def test_the_table_has_the_trials_that_were_measured(
     assert head.count("|") == rule.count("|") == rows[0].count("|")
     ending = "0 of 8, 1 of 8 | 1.5 | 0.25 | 0 of 32, 1 of 32 | 1.5 | 0.25 | leak |"
     assert rows == [
-        f"| trl, seed 2 | 10.0 | 12.5 | 7 of 8, 8 of 8 | 1.5 | {ending}",
-        f"| run, seed 3, --low | 10.0 | 12.5 | none | none | {ending}",
+        f"| trl, seed 2 | 10.0, 9.5 | 12.5 | 7 of 8, 8 of 8 | 1.5 | {ending}",
+        f"| run, seed 3, --low | 10.0, 9.5 | 12.5 | none | none | {ending}",
     ]
