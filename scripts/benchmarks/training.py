@@ -1,9 +1,10 @@
 """Seconds and memory of LoRA training on chats, beside a bare loop of peft on the same rows.
 
-A small Llama with weights from scratch gets adapters twice: by `lmexposure.models.train`, with all
-that it does next to its steps (finding the canaries, validation, checkpoints), and by a loop as
-people write it with peft, which validates as often. Each turn is a process of its own. On a CPU its
-seconds are those of the processor, which other work on the machine hardly changes.
+A small Llama with weights from scratch, or the model of `--model`, gets adapters twice: by
+`lmexposure.models.train`, with all that it does next to its steps (finding the canaries,
+validation, checkpoints), and by a loop as people write it with peft, which validates as often.
+Each turn is a process of its own. On a CPU its seconds are those of the processor, which other work
+on the machine hardly changes.
 """
 
 import json
@@ -28,7 +29,7 @@ from lmexposure.models import TrainingSettings, load_model, train
 from lmexposure.models.packing import epoch_steps
 from lmexposure.models.padded_rows import rows_of_records
 
-ARGUMENTS = {"corpus": Path, "rounds": 3, "rows": 400, "device": "cpu"}
+ARGUMENTS = {"corpus": Path, "model": "", "rounds": 3, "rows": 400, "device": "cpu"}
 _SPEED, _MEMORY = 0.95, 1.02  # of the bare loop's; a process's memory differs by so much by itself
 _VOCABULARY = 4_000
 _WARM = 30  # records
@@ -47,7 +48,7 @@ def training(given: Namespace) -> Claims:
     """Both kinds in turn; of each the least."""
     with tempfile.TemporaryDirectory() as home:
         here = Path(home)
-        make(here, given.corpus, given.rows)
+        make(here, given.corpus, given.rows, given.model)
         sides = {
             kind: partial(in_a_process, turn, kind, here, given.device) for kind in ("bare", "ours")
         }
@@ -60,10 +61,30 @@ def training(given: Namespace) -> Claims:
     yield memory <= _MEMORY, f"memory {memory:.3f} of a bare loop's, at most {_MEMORY}"
 
 
-def make(here: Path, corpus: Path, rows: int) -> None:
+def make(here: Path, corpus: Path, rows: int, model: str) -> None:
     """A base model with its tokenizer, and chats of the corpus's lines with canaries among them."""
     lines = [line.strip() for line in corpus.read_text("utf-8").splitlines()]
     lines = [line for line in lines if len(line) > 200][: 2 * rows]
+    if model:
+        (here / "base").symlink_to(Path(model).resolve())
+    else:
+        small_base(here / "base", lines)
+    records = [
+        {
+            "messages": [
+                {"role": "user", "content": asked[:80]},
+                {"role": "assistant", "content": answer[: 200 + 37 * i % 400]},
+            ]
+        }
+        for i, (asked, answer) in enumerate(zip(lines[::2], lines[1::2], strict=False))
+    ]
+    for text, repetitions in _CANARIES.items():
+        records[5:5] = [_WRAPPING.record(text)] * repetitions
+    (here / "records.json").write_text(json.dumps(records), encoding="utf-8")
+
+
+def small_base(place: Path, lines: list[str]) -> None:
+    """A Llama of a few million parameters, with a tokenizer made of the lines."""
     made = ByteLevelBPETokenizer()
     made.train_from_iterator(lines, vocab_size=_VOCABULARY, special_tokens=_SPECIAL)
     tokenizer = PreTrainedTokenizerFast(
@@ -78,20 +99,8 @@ def make(here: Path, corpus: Path, rows: int) -> None:
         num_attention_heads=4,
         max_position_embeddings=512,
     )
-    LlamaForCausalLM(config).save_pretrained(here / "base")
-    tokenizer.save_pretrained(here / "base")
-    records = [
-        {
-            "messages": [
-                {"role": "user", "content": asked[:80]},
-                {"role": "assistant", "content": answer[: 200 + 37 * i % 400]},
-            ]
-        }
-        for i, (asked, answer) in enumerate(zip(lines[::2], lines[1::2], strict=False))
-    ]
-    for text, repetitions in _CANARIES.items():
-        records[5:5] = [_WRAPPING.record(text)] * repetitions
-    (here / "records.json").write_text(json.dumps(records), encoding="utf-8")
+    LlamaForCausalLM(config).save_pretrained(place)
+    tokenizer.save_pretrained(place)
 
 
 def turn(kind: str, here: Path, device: str) -> tuple[float, float]:
