@@ -43,6 +43,7 @@ from lmexposure.scoring.runtime import from_first as from_first
 from lmexposure.scoring.runtime import in_loader_worker as in_loader_worker
 from lmexposure.scoring.runtime import noting_shortage as noting_shortage
 from lmexposure.scoring.runtime import out_of_memory as out_of_memory
+from lmexposure.scoring.runtime import return_memory as return_memory
 from lmexposure.scoring.runtime import same_random_numbers as same_random_numbers
 from lmexposure.scoring.runtime import single_process as single_process
 from lmexposure.scoring.spelling import Vocabulary as Vocabulary

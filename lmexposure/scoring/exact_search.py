@@ -39,6 +39,7 @@ from lmexposure.scoring.runtime import (
     failure_text,
     in_batches,
     module_of,
+    return_memory,
 )
 from lmexposure.scoring.steps import Steps, next_token_steps
 from lmexposure.scoring.token_spaces import TokenSpace
@@ -152,6 +153,7 @@ def _copy_in_float64(model: Any) -> Any:
         raise ModelError(
             f"it takes {needed / 2**30:.1f} GiB, and {free / 2**30:.1f} GiB of memory are free"
         )
+    return_memory()
     twin = copy.deepcopy(model)
     twin = (twin if roomy else twin.cpu()).double()
     # The fast kernels for a mixture of experts have no float64; plain loops have.
