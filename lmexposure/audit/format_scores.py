@@ -123,6 +123,7 @@ def score_format(task: Task, name: str) -> FormatScores:
     count = settings.references_for(DEFAULT_REFERENCES)
     indices = manifest.references(name, count, strict=settings.references is not None)
     left = manifest.references_left(name)
+    left_out = sum(each.split("/")[0] == name for each in manifest.plan.left_out)
     # In the order of drawing, so that not even a rounding in a batch depends on a coin.
     texts = [c.text for c in drawn] + [form.text(i) for i in indices]
     encoded = _encode(lm, manifest, name, texts, context)
@@ -164,7 +165,8 @@ def score_format(task: Task, name: str) -> FormatScores:
         beginning=beginning,
         first_unscored=any(e.first_unscored for e in encoded),
         set_aside=len(manifest.set_aside.get(name, ())),
-        population=len(drawn) - len(canaries) + left,
+        # Fills that the plan left out were drawn like references, and belong to the population.
+        population=len(drawn) - len(canaries) + left + left_out,
         exhaustive=len(indices) == left and not manifest.plan.left_out,
         base_bits=base_bits,
         **saved,

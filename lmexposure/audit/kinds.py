@@ -271,15 +271,15 @@ def _beside_draws(
     known, others, p = score(list(encoded[:k])), np.empty(0), 1.0
     for each in witness_looks(k):
         task.progress("witness", others.size, len(alike))
-        part = alike[others.size : each * len(pools)]
-        others = np.concatenate([others, score([encoded[k + place] for place in part])])
+        if part := alike[others.size : each * len(pools)]:
+            others = np.concatenate([others, score([encoded[k + place] for place in part])])
         p = witness_p_value(
             known,
             others,
             tokens=(own, drawn[alike[: others.size]]),
             seed=class_seed(task.settings.bootstrap_seed, task.origin, WITNESS.name, 0),
         )
-        if witness_settled(p, draws=each, witnesses=k):
+        if others.size == len(alike) or witness_settled(p, draws=each, witnesses=k):
             break
     task.progress("witness", len(alike), len(alike))
     return others.size, p

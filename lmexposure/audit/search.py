@@ -50,7 +50,7 @@ _NOTHING = Likeliest(indices=(), bits=np.empty(0), proven=0, steps=0, most_live=
 _SPARE = 0.6
 _SURE = 1.25  # times its expected cost is kept for a walk that must be finished
 _LIKELY = 0.9  # and a search whose expected cost is above this share is for fewer guesses
-_ALIKE_BITS = 0.5  # far above rounding in bfloat16; references that are further off go uncounted
+_ALIKE_BITS = 0.05  # far above rounding in float32; references that are further off go uncounted
 _GROWTH = 4  # canaries share a walk where the dearest costs at most this times the cheapest
 
 

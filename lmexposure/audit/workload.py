@@ -47,7 +47,6 @@ from lmexposure.scoring import (
     step_pace,
     token_pace,
 )
-from lmexposure.statistics import draws_needed
 from lmexposure.studies import MeasureSettings, RowsRecord
 
 
@@ -132,7 +131,7 @@ _LONG = 10.0  # seconds of work whose parts are told
 _STATISTICS_SECONDS = 1.5  # of a format: curve, permutations
 _REFIT_SECONDS = 0.04  # of a curve to ten thousand references
 _PROBED = 1_000  # tokens read to find the fastest way that is right, and to set it up
-_COMPARED = 0.1  # of the other texts that a witness may be compared with
+_COMPARED = 50  # other texts that a witness is compared with, as a rule
 _PATHS = 64  # on which a walk's error is measured
 _COPY_STEPS = 3  # a step in float64, and one in the model's dtype to compare it with
 
@@ -294,8 +293,8 @@ def _length(task: Task, form: Format) -> int:
 def _of_witnesses(task: Task, reading: Callable[..., Phase]) -> Iterator[Phase]:
     """They are compared with others only where their own probabilities settle nothing."""
     if witnesses := len(task.manifest.witnesses):
-        texts = (witnesses + draws_needed(witnesses)) * (1 + (task.base is not None))
-        work = _COMPARED * texts * len(task.row(WITNESS.name))
+        texts = (witnesses + _COMPARED) * (1 + (task.base is not None))
+        work = float(texts * len(task.row(WITNESS.name)))
         yield reading(what="witness", work=work, part="witness")
 
 

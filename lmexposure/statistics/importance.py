@@ -34,6 +34,8 @@ from lmexposure.statistics.results import Estimate
 
 ROUNDING = 1e-3  # bits by which a float32 total may lie off
 WHOLE = 50.0  # counts above 2^50 are not rounded to whole numbers: float64 cannot tell
+# Of n references that all count, 3.7 / n of the fills may not (97.5 %); as a variance, by trial.
+_ALL_OF_N = 3.5
 _SLACK = 0.5  # bits by which rounding may lift a weight above its bound; a wrong unit lifts further
 _ASSUMPTIONS = (
     "draws are independent within each component of the mixture, and their weights are one over "
@@ -226,7 +228,8 @@ class WeightedCounts:
         `scored` is the same cost as the references have theirs.
         """
         hits = int(np.searchsorted(self._bits, tau, side="right"))
-        alike = int(np.searchsorted(self._uniform, scored, side="right"))
+        # Draws of equal costs count in full, and so must references, whose costs round otherwise.
+        alike = int(np.searchsorted(self._uniform, scored + ROUNDING, side="right"))
         step = float(self.log2_steps(np.array([tau]))[0])
         parts = self._by_group(hits)
         seen = np.flatnonzero(parts)
@@ -278,7 +281,9 @@ class WeightedCounts:
         n, squares = len(self._uniform), float((each**2).sum())
         pairs = float(each.sum()) ** 2 - squares
         spared = 1 - 2**self._log2_share
-        return spared * max(0.0, squares - pairs / max(n - 1, 1))
+        # Where all of a few count, the next might not.
+        least = _ALL_OF_N * squares / (n + 1)
+        return spared * max(least, squares - pairs / max(n - 1, 1))
 
     def _effective(self, parts: Floats, alike: int) -> float:
         with np.errstate(divide="ignore"):  # of a group that no fill counts in

@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from audit.quick import SAMPLED
 from audit.small import TOKENIZER, gpt2, pins, with_lora
@@ -14,7 +16,9 @@ from tiny import model_of
 import lmexposure as lx
 from lmexposure._forecast import Phase
 from lmexposure.audit import insert_corpus, measure, recorded_training, train_corpus
+from lmexposure.audit.kinds import _beside_draws
 from lmexposure.canaries import Format, Manifest, Plan
+from lmexposure.core import Encoded
 from lmexposure.models import byte_level_tokenizer, save_model
 from lmexposure.studies import RunSettings, WitnessResult
 
@@ -103,7 +107,33 @@ def test_one_witness_is_compared_until_a_draw_is_as_low() -> None:
     assert min(one.references for one in found) == 25
     assert len(watching.compared) == 3
     assert all(work > 20_000 for work in watching.compared)
-    assert all(most > 20_000 > 100 > work for work, most in watching.before)
+    assert all(100 < work < 20_000 / 10 for work, _ in watching.before)
+
+
+@pytest.mark.parametrize(
+    ("k", "lengths", "p"),
+    [
+        (1, [], 1.0),  # none of its length
+        (1, [9] * 25, 1 / 26),
+        (1, [9] * 300, 1 / 301),
+        (2, [9] * 10, 1 / 66),
+    ],
+)
+def test_witnesses_that_lead_all_there_are_have_their_p_value(
+    k: int, lengths: list[int], p: float
+) -> None:
+    def score(some: Sequence[Encoded]) -> Any:
+        assert some
+        return np.array([float(text.ids[0]) for text in some])
+
+    task: Any = SimpleNamespace(
+        progress=lambda *at: None, settings=SimpleNamespace(bootstrap_seed=0), origin="one"
+    )
+    tokens = [9] * k + lengths + [8] * 50
+    encoded = [Encoded(ids=[place], scored_from=0) for place in range(len(tokens))]
+    number, found = _beside_draws(task, encoded, np.array(tokens), k, score, twice=False)
+    assert number == len(lengths)
+    assert found == pytest.approx(p, rel=0.25)
 
 
 def test_a_training_on_this_manifest_is_known_by_its_record(tmp_path: Path) -> None:

@@ -65,11 +65,14 @@ def _naive(
         values = [odds[group] for group in draws.drawn[mine].tolist()]
         pairs = sum(values) ** 2 - sum(value**2 for value in values)
         variance -= pairs / max(1, len(mine) - 1)
-    cheap = [] if references is None else [b for b in references.bits.tolist() if b <= tau]
+    cheap = []
+    if references is not None:
+        cheap = [bits for bits in references.bits.tolist() if bits <= tau + 1e-3]
     values = [1 / (_by_draws(draws, bits) + alike) for bits in cheap]
     squares, total = sum(value**2 for value in values), sum(values)
     variance = max(variance, 0.0)
-    variance += (1 - alike) * max(0.0, squares - (total**2 - squares) / max(n - 1, 1))
+    least = 3.5 * squares / (n + 1)
+    variance += (1 - alike) * max(least, squares - (total**2 - squares) / max(n - 1, 1))
     found, unseen = found + total, unseen + total
     step = 1 / (_by_draws(draws, tau) + alike)
     unseen, spread = unseen + step, variance + step**2
@@ -182,6 +185,50 @@ def test_half_widths_with_twenty_thousand_draws() -> None:
     own = known.ordered[np.round(SIZE / 2**exposures).astype(int) - 1]
     result = estimated(known, own, 19_998, 0)
     assert ((result.high - result.low) / 2).max() <= 0.3
+
+
+@pytest.mark.parametrize("number", [400, 2_000, 3_960])
+def test_fills_that_tie_count_among_references_whatever_rounding_does(number: int) -> None:
+    """A model that knows nothing: each fill costs the same, references up to a rounding."""
+    size, m = 4_000, 600
+    bits = math.log2(size)
+    rng = np.random.default_rng(number)
+    fills = rng.integers(size, size=m).tolist()
+    uniform: Any = {
+        "shares": np.ones(1),
+        "limits": np.array([math.inf]),
+        "log2_totals": np.array([bits]),
+    }
+    draws = small_draws([float(size)] * m, [bits] * m, fills, size, **uniform)
+    alike = UniformDraws(
+        bits=bits + rng.normal(0, 1e-4, number), canary_bits=np.array([bits]), population=size - 1
+    )
+    found = importance_exposure([bits], draws, space_size=size, references=alike)
+    assert found.value[0] < 0.05
+    assert found.low[0] <= 1e-9
+
+
+@pytest.mark.parametrize("number", [2, 8, 40])
+def test_a_few_references_that_all_count_leave_open_whether_the_next_does(number: int) -> None:
+    """Nine of ten fills cost less than the canary; its exposure is below the interval rarely."""
+    size, missed = 1_000, 0
+    costs = np.where(np.arange(size) < 900, 9.0, 11.0)
+    components: Any = {
+        "shares": np.ones(1),
+        "limits": np.array([math.inf]),
+        "log2_totals": np.array([math.log2(size)]),
+    }
+    for seed in range(400):
+        rng = np.random.default_rng(seed)
+        drawn = rng.integers(size, size=20)
+        draws = small_draws(
+            [float(size)] * 20, costs[drawn].tolist(), drawn.tolist(), size, **components
+        )
+        some = rng.choice(size, number, replace=False)
+        alike = UniformDraws(bits=costs[some], canary_bits=np.array([10.0]), population=size)
+        found = importance_exposure([10.0], draws, space_size=size, references=alike)
+        missed += math.log2(size) - math.log2(901) > found.high[0] + 1e-9
+    assert missed <= 26  # 6.5 %, where 2.5 % are wanted of each side
 
 
 def test_fills_drawn_surely_are_counted_exactly() -> None:
