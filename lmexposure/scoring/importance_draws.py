@@ -46,7 +46,7 @@ _ROUNDING = 1e-3  # bits by which a float32 total may lie off
 # Which component each of twenty draws comes from: 0 is the model, 5 the uniform one. References
 # count what the last two would; most draws go where no reference is cheap enough.
 _TURNS = (5, 3, 2, 1, 4, 0, 3, 2, 1, 3, 2, 1, 4, 3, 2, 1, 0, 3, 2, 1)
-_FEWEST = 10  # draws; of so many each component has one
+_FEWEST = 10  # draws; of as many each component has one
 _TOP_SHARE = 10  # one step in ten goes into the levels that all draws share
 _BLOCK_BYTES = 1 << 27  # of model states held at once
 _MOST_CHILDREN = 1 << 19

@@ -235,7 +235,7 @@ class Proven:
         self._known: WeakKeyDictionary[Any, dict[Hashable, int]] = WeakKeyDictionary()
 
     def covers(self, model: Any, way: Hashable, length: int) -> bool:
-        """Whether this way was right on texts of so many tokens, where a window may have closed."""
+        """Whether this way was right on texts of as many tokens, where a window may have closed."""
         return self._known.get(model, {}).get(self._name(model, way), -1) >= length
 
     def add(self, model: Any, way: Hashable, length: int) -> None:

@@ -27,7 +27,7 @@ _FEWEST_DRAWS = 99  # of fewer, not even the lowest rank is among the lowest 1 %
 _NEAR = 0.05  # a rate that is surely no more than this is near 1 %
 _SIGNIFICANCE = 0.05
 _LEVEL = 0.95
-# Witnesses are let go at such a p-value after so many draws of each length.
+# Witnesses are let go at such a p-value after as many draws of each length.
 _SETTLED_AT = {25: 0.1, 100: 0.02}
 _BETWEEN = 300  # draws from one look at a single witness to the next
 _FEW = 1000  # of more, an interval around 1 % ends far below 5 %
@@ -264,7 +264,7 @@ def draws_needed(witnesses: int) -> int:
 
 
 def witness_looks(witnesses: int) -> list[int]:
-    """After how many draws of each length the p-value of so many witnesses is looked at.
+    """After how many draws of each length the p-value of as many witnesses is looked at.
 
     Source: Besag and Clifford 1991; see `witness_settled`.
     """
@@ -273,7 +273,7 @@ def witness_looks(witnesses: int) -> list[int]:
 
 
 def witness_settled(p: float, *, draws: int, witnesses: int) -> bool:
-    """Whether more draws could not make this p-value, after so many, one that says something.
+    """Whether more draws could not make this p-value, after as many, one that says something.
 
     One witness that is beaten has its p-value, whatever comes behind. Several are let go at 0.1
     after 25 draws of each length, and at 0.02 after 100. No price is paid for these looks: they

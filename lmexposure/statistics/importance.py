@@ -186,7 +186,7 @@ class WeightedCount:
     effective: float  # (sum w)^2 / sum w^2 over the draws, and the references, that saw them
 
     def more(self, known: int) -> "WeightedCount":
-        """With so many fills that are known one by one."""
+        """With as many fills that are known one by one."""
         if not known:
             return self
         added = log2(known)

@@ -214,7 +214,7 @@ def test_a_first_look_is_a_tenth_and_flags_win() -> None:
     assert (look.references_for(10_000), look.references, look.revealed) == (1_000, None, 0)
     assert look.steps_for(2_600_000) == MeasureSettings().steps_for(2_600_000) // 10
     assert look.coarser == (
-        "a quick look, with 1,000 references instead of 10,000, 700 draws instead of 20,000, a "
+        "a quick look, with 1,000 references instead of 10,000, 700 draws instead of 12,000, a "
         "tenth of the search, 0 characters given to extraction instead of 4"
     )
     tested = look.coarser + ", 39 bootstraps instead of 199"
