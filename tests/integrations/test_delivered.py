@@ -253,8 +253,10 @@ def test_a_collator_in_a_worker_process_is_refused(tokenizer: Any, short: Any) -
     loader = DataLoader(
         rows, batch_size=3, collate_fn=collate, num_workers=1, multiprocessing_context="fork"
     )
+    batches: Any = iter(loader)
     with pytest.raises(SettingsError, match="runs in a worker process of the loader, where its"):
-        next(iter(loader))
+        next(batches)
+    batches._shutdown_workers()  # else it lives on, and holds what other tests have open
 
 
 def test_labels_tell_where_loss_is(tokenizer: Any, short: Any) -> None:
