@@ -266,7 +266,6 @@ class _Measurement(Task):
             *self.notes.values(),
             *([IN_TOKENIZER] if witness is not None and witness.in_tokenizer else []),
             *self.warnings,
-            *self._too_short(estimates),
         ]
         beside = [part.base for part in estimates]
         described = self.lm.to_dict()
@@ -334,20 +333,6 @@ class _Measurement(Task):
         if extractor.slower:
             self.notes.setdefault("steps", extractor.slower)
         return extract_format(self, extractor, scores.canaries)
-
-    def _too_short(self, estimates: Sequence[FormatEstimates]) -> list[str]:
-        """What a budget of seconds left of the searches, where that is nothing."""
-        seconds = self.settings.budget_seconds
-        searches = [part.record.search for part in estimates if part.record.search is not None]
-        if seconds is None or not searches or any(search.guesses_proven for search in searches):
-            return []
-        if any(canary.exposure.method == "exact" for part in estimates for canary in part.canaries):
-            return []
-        return [
-            f"budget_seconds={seconds:g} was too short for the searches to count a rank or to find "
-            "a likeliest fill: exposures are what references, draws and bounds say of them; give "
-            "more seconds, or leave it out"
-        ]
 
     def _witness(self) -> WitnessResult | None:
         """What the witnesses say, beside the base that an adapter brings along where none is."""

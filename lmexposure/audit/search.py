@@ -141,6 +141,7 @@ class _Search:
         self._draws: Draws | None = None
         self._likeliest: Likeliest | None = None
         self._interrupted = False
+        self._hurried = False  # the clock left less than the steps of the budget
 
     def run(self) -> FormatSearch:
         rows: list[Estimates] = [{} for _ in self._indices]
@@ -173,6 +174,13 @@ class _Search:
             notes["float64"] = (
                 "fills that cost nearly the same were told apart by the model as it is, not by a "
                 f"copy in float64, so that ranks are exact up to an empirical margin ({failure})"
+            )
+        counted = any("exact" in row for row in rows)
+        if self._hurried and not counted and not (likeliest is not None and likeliest.proven):
+            notes["seconds"] = (
+                f"budget_seconds={self._budget.seconds:g} was too short for the searches to count "
+                "a rank or to find a likeliest fill: exposures are what references, draws and "
+                "bounds say of them; give more seconds, or leave it out"
             )
         return FormatSearch(
             estimates=tuple(rows),
@@ -230,6 +238,7 @@ class _Search:
         most: float = self._most
         if self._budget.seconds is not None:
             most = min(most, self._budget.seconds * draws.steps / max(seconds, 1e-9))
+            self._hurried = most < self._most
         order = sorted(range(len(expected)), key=lambda i: expected[i])
         affordable = [i for i in order if expected[i] <= _SPARE * most]
         groups = _groups(affordable, expected)
@@ -279,6 +288,8 @@ class _Search:
             empirical=[rank.margin.empirical for rank in proven],
             steps=self._ranks.spent - before,
         )
+        ended = self._budget.seconds is not None and self._ranks.spent - before < left
+        self._hurried |= ended and not self._interrupted and bool(exposure.capped.any())
         for place, i in enumerate(chosen):
             row = exposure.canary(place)
             if not row.capped:

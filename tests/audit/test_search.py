@@ -377,6 +377,13 @@ def test_the_budget_follows_the_model_and_not_the_machine() -> None:
     assert MeasureSettings(budget_steps=7).steps_for(1) == 7
 
 
+def test_seconds_are_not_blamed_for_what_the_steps_do_not_allow() -> None:
+    settings = replace(QUICK, budget_seconds=1000.0, budget_steps=2, extraction=False)
+    result = measure(LOADED, MANIFEST, settings=settings)
+    assert {canary.exposure.method for canary in result.canaries} == {"importance"}
+    assert not [line for line in result.warnings if "too short for the searches" in line]
+
+
 @pytest.mark.parametrize(
     ("estimate", "seconds", "said"),
     [("auto", 0.001, 1), ("exact", 0.001, 1), ("sampled", 0.001, 0), ("auto", 100.0, 0)],
