@@ -369,6 +369,7 @@ class _Search:
             margin=self._ranks.margin.bits,
             budget=self._budget,
             live_states=self._settings.live_states,
+            wanted=self._indices,
             watch=lambda spent: self._progress("best-first search", spent, self._most),
         )
         self._progress("best-first search", self._most, self._most)

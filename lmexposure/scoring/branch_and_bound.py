@@ -139,7 +139,10 @@ class _Open:
 
 
 class BranchAndBound:
-    """One walk over the fills within a limit; it can be stopped and goes on where it was."""
+    """One walk over the fills within a limit; it can be stopped and goes on where it was.
+
+    What visits its fills may give the limit from then on, where it became lower.
+    """
 
     def __init__(
         self,
@@ -147,7 +150,7 @@ class BranchAndBound:
         steps: Steps,
         *,
         limit: float,
-        visit: Callable[[Leaves], None],
+        visit: Callable[[Leaves], float | None],
         budget: Budget,
         live_states: int | None = None,
         batch: int = _LARGEST_BATCH,
@@ -292,12 +295,13 @@ class BranchAndBound:
         within = costs <= self.limit
         fills = np.flatnonzero(within & children.ends)
         if len(fills):
-            self._visit(
+            lowered = self._visit(
                 Leaves(
                     costs=costs[fills],
                     paths=lambda chosen: children.nodes(nodes, costs, fills[chosen]).paths,
                 )
             )
+            self.limit = self.limit if lowered is None else lowered
         inner = np.flatnonzero(within & ~children.leaf)
         if not len(inner):
             return None

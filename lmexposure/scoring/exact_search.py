@@ -93,13 +93,18 @@ class Rescorer:
             self._learn(asked, self._as_it_is)
         return np.array([self._known[path] for path in asked], dtype=np.float64)
 
+    def release(self) -> None:
+        """Give back the copy's memory; what was scored stays known, and more makes a new copy."""
+        self._steps = None
+        return_memory()
+
     def known(self, path: Sequence[int]) -> float | None:
         """Bits of a path that was scored already; None of any other."""
         return self._known.get(tuple(path))
 
     def _learn(self, asked: list[_Path], compute: Callable[[list[_Path]], Floats]) -> None:
         """Compute what is not known yet."""
-        new = [path for path in dict.fromkeys(asked) if path not in self._known]
+        new = sorted({path for path in asked if path not in self._known})  # alike side by side
         for chunk in (new[i : i + _TOGETHER] for i in range(0, len(new), _TOGETHER)):
             self._known.update(zip(chunk, compute(chunk).tolist(), strict=True))
 
@@ -170,21 +175,20 @@ def walked_bits(space: TokenSpace, steps: Steps, paths: Sequence[Sequence[int]])
 
 
 def _walked_together(space: TokenSpace, steps: Steps, paths: Sequence[Sequence[int]]) -> Floats:
-    totals = np.zeros(len(paths))
     first = np.array([path[0] for path in paths], dtype=np.int64)
-    state, totals[:] = steps.start(space.beginning, first)
-    alive, parents, depth = np.arange(len(paths)), np.zeros(len(paths), dtype=np.int64), 1
-    while True:
-        going = [n for n, i in enumerate(alive.tolist()) if len(paths[i]) > depth]
-        if not going:
-            return totals
-        alive, parents = alive[going], parents[going]
-        tokens = np.array([paths[i][depth - 1] for i in alive.tolist()], dtype=np.int64)
-        wanted = np.array([paths[i][depth] for i in alive.tolist()], dtype=np.int64)
-        rows = np.arange(len(alive))
-        state, bits = steps.advance(state, parents, tokens, rows, wanted)
-        totals[alive] += bits
-        parents, depth = rows, depth + 1
+    state, bits = steps.start(space.beginning, first)
+    totals = np.array(bits, dtype=np.float64)
+    rows = np.zeros(len(paths), dtype=np.int64)  # of the state that each path has come to
+    for depth in range(1, max(map(len, paths))):
+        going = np.array([i for i, path in enumerate(paths) if len(path) > depth])
+        read, wanted = np.array([paths[i][depth - 1 : depth + 1] for i in going]).T
+        # Paths that begin alike share their states.
+        alike = np.column_stack([rows[going], read])
+        begun, own = np.unique(alike, axis=0, return_inverse=True)
+        rows[going] = own.reshape(-1)
+        state, bits = steps.advance(state, begun[:, 0], begun[:, 1], rows[going], wanted)
+        totals[going] += bits
+    return totals
 
 
 def measured_error(
@@ -296,6 +300,7 @@ class RankSearch:
         near = _MOST_NEAR if budget.steps is None else budget.steps // self._space.longest
         near = min(_MOST_NEAR, max(_FEWEST_NEAR, near))
         tally = _Tally(self.bits(indices), self.margin.bits, near)
+        self.rescorer.release()
         walk = BranchAndBound(
             self._space,
             self._steps,
@@ -397,8 +402,8 @@ class Likeliest:
 
     indices: tuple[int, ...]  # of the fills, at most as many as were asked for
     bits: Floats  # their cost behind the shared tokens, shape (n,), ascending; lower = likelier
-    # how many of the first are proven to be the likeliest of all of R, in this order; all of them,
-    # unless the budget ended the search
+    # how many of the first are proven to be the likeliest of all of R; all of them, unless the
+    # budget ended the search
     proven: int
     steps: int  # model steps spent
     most_live: int  # the largest number of model states held at once
@@ -419,27 +424,34 @@ def likeliest_fills(  # noqa: PLR0913  what is searched, and what it may cost
     margin: float,
     budget: Budget,
     live_states: int | None = None,
+    wanted: Sequence[int] | None = None,
     watch: Callable[[int], None] | None = None,
 ) -> Likeliest:
-    """Find the fills that an attacker would guess first."""
+    """Find the fills that an attacker would guess first.
+
+    Those closer than the margin are scored again and put in order; where fills are `wanted`, only
+    what is as close to one of these, so that their places are right, and no others' need be.
+    """
     cheapest = _Cheapest(integer("guesses", guesses, low=1), margin)
     walk = BranchAndBound(
         space,
         steps,
-        limit=_ANY_COST,
+        limit=cheapest.bound,
         visit=cheapest.add,
         budget=budget,
         live_states=live_states,
         batch=max(_NARROW, guesses),
     )
-    cheapest.walk, walk.watch = walk, watch
+    walk.watch = watch
     interrupted = False
+    rescorer.release()
     try:
         walk.run()
     except KeyboardInterrupt:
         interrupted = True
     certain = min(walk.cheapest_open(), cheapest.left_out) - 2 * margin
-    paths, bits = cheapest.in_order(rescorer, certain)
+    asked = None if wanted is None else {tuple(space.path(index)) for index in wanted}
+    paths, bits = cheapest.in_order(rescorer, certain, asked)
     proven = int(np.searchsorted(bits, certain))
     return Likeliest(
         indices=tuple(space.index(path) for path in paths),
@@ -455,38 +467,43 @@ class _Cheapest:
     """The k cheapest fills of a walk so far, and those that cannot be told from the k-th."""
 
     def __init__(self, k: int, margin: float) -> None:
-        self.walk: BranchAndBound | None = None
         self.left_out = math.inf
         self._k, self._slack = k, 2 * margin
         self._costs = np.empty(0)
         self._paths: list[tuple[int, ...]] = []
 
-    def add(self, leaves: Leaves) -> None:
-        """Take what is cheap enough of a batch, and lower the walk's limit."""
-        new = np.flatnonzero(leaves.costs <= self._bound())
+    def add(self, leaves: Leaves) -> float:
+        """Take what is cheap enough of a batch; the walk's limit from then on."""
+        new = np.flatnonzero(leaves.costs <= self.bound)
         costs = np.concatenate([self._costs, leaves.costs[new]])
         paths = self._paths + list(map(tuple, leaves.paths(new).tolist()))
         order = np.argsort(costs, kind="stable")
         self._costs = costs[order]
-        kept = int(np.searchsorted(self._costs, self._bound(), side="right"))
+        kept = int(np.searchsorted(self._costs, self.bound, side="right"))
         if kept > self._k + _MOST_ALIKE:
             kept = self._k + _MOST_ALIKE
             self.left_out = min(self.left_out, float(self._costs[kept]))
         self._costs = self._costs[:kept]
         self._paths = [paths[i] for i in order[:kept].tolist()]
-        if self.walk is not None:
-            self.walk.limit = self._bound()
+        return self.bound
 
-    def _bound(self) -> float:
+    @property
+    def bound(self) -> float:
         """No fill above this can be among the k cheapest."""
         full = len(self._costs) >= self._k
         return float(self._costs[self._k - 1]) + self._slack if full else _ANY_COST
 
-    def in_order(self, rescorer: Rescorer, certain: float) -> tuple[list[tuple[int, ...]], Floats]:
-        """The k cheapest; fills closer than the margin are scored again and put in order."""
+    def in_order(
+        self, rescorer: Rescorer, certain: float, wanted: set[_Path] | None
+    ) -> tuple[list[_Path], Floats]:
+        """The k cheapest, as `likeliest_fills` says."""
         bits = self._costs.copy()
         close = np.diff(bits) <= self._slack
         alike = np.append(close, False) | np.append(False, close)
+        if wanted is not None:
+            at = [cost for cost, path in zip(bits, self._paths, strict=True) if path in wanted]
+            near = (np.abs(bits - cost) <= self._slack for cost in at)
+            alike &= np.logical_or.reduce([np.zeros(len(bits), dtype=bool), *near])
         again = np.flatnonzero(alike & (bits <= certain + self._slack))
         bits[again] = rescorer.bits([self._paths[i] for i in again.tolist()])
         order = np.argsort(bits, kind="stable")[: self._k]

@@ -26,7 +26,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 from lmexposure.canaries import Format
 from lmexposure.cli.console import say
 from lmexposure.core import Encoded
-from lmexposure.models import AnyContext, Context, encode_in_context
+from lmexposure.models import AnyContext, Context, encode_in_context, load_model
 from lmexposure.scoring import log_perplexity, score_encoded
 from lmexposure.scoring.prefix_tree import SortedTexts
 
@@ -37,23 +37,29 @@ TOKENIZERS = {
     "single digits": r"\d",
     "digits by three": r"\d{1,3}",
 }
-ARGUMENTS = {"references": 10_000, "rounds": 5, "device": "cpu"}
+ARGUMENTS = {"references": 10_000, "rounds": 5, "device": "cpu", "model": ""}
 PRODUCTS = ((2048, 768, 3072), (4096, 768, 3072), (4096, 3072, 768), (2048, 768, 4096))
 FEWEST = 4  # products of each shape
 ALONE, BATCHED = 32, 128  # references a round for the slow sides
 OURS = "tree, float32"
 ONE, SIXTY_FOUR, HARNESS = "one by one", "batches of 64, all logits", "lm-eval 0.4.13"
-LEAST = {ONE: 11.0, HARNESS: 2.8}  # times as fast
-PEAK, GAIN, WRAPPED = 0.75, 0.9, 0.9
+OWN = "the model's own"
+# By tokenizer: share of the peak, and how many times as fast as others.
+PROMISED = {"uneven": (0.75, {ONE: 11.0, HARNESS: 2.8}), OWN: (0.70, {HARNESS: 6.0})}
+GAIN, WRAPPED = 0.9, 0.9
 QUESTION = "<|im_start|>user\nWhat is the number that I gave you?<|im_end|>\n"
 
 
 def sides(given: Namespace) -> Claims:
-    """All sides in turn, for each tokenizer."""
+    """All sides in turn, for each tokenizer, or with a model of one's own."""
     all_cores()
-    model = gpt2_small().to(given.device)
-    for kind in TOKENIZERS:
-        tokenizer = tokenizer_of(kind)
+    if given.model:
+        loaded = load_model(given.model, device=given.device)
+        model, tokenizers = loaded.model, {OWN: loaded.tokenizer}
+    else:
+        model = gpt2_small().to(given.device)
+        tokenizers = {kind: tokenizer_of(kind) for kind in TOKENIZERS}
+    for kind, tokenizer in tokenizers.items():
         encoded = encoded_references(tokenizer, given.references)
         runs = sides_of(model, tokenizer, encoded)
         check(model, encoded, runs)
@@ -67,13 +73,17 @@ def sides(given: Namespace) -> Claims:
         peaks = list(map(max, rates.pop("peak"), rates.pop("peak again")))
         say(f"{kind}: {len(encoded):,} references, peak {median(peaks) / 1e9:,.0f} Gflop/s")
         medians(rates, "references/s")
-        if kind == "uneven":
+        if kind in PROMISED:
             work = (
                 2 * sum(p.numel() for p in model.parameters()) * int(SortedTexts(encoded).fed.sum())
             )
             share = ratio([rate * work / len(encoded) for rate in rates[OURS]], peaks)
-            yield share >= PEAK, f"{OURS}: {share:.2f} of the sustained peak, at least {PEAK}"
-            for other, least in LEAST.items() if given.device == "cpu" else ():
+            peak_share, least_times = PROMISED[kind]
+            yield (
+                share >= peak_share,
+                f"{OURS}: {share:.2f} of the sustained peak, at least {peak_share}",
+            )
+            for other, least in least_times.items() if given.device == "cpu" else ():
                 if other in rates:
                     times = ratio(rates[OURS], rates[other])
                     yield times >= least, f"{OURS}: {times:.1f} x {other}, at least {least}"

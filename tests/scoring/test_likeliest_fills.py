@@ -1,4 +1,6 @@
+import gc
 import math
+import weakref
 from typing import Any
 
 import numpy as np
@@ -143,6 +145,52 @@ def test_errors_of_the_whole_margin_either_way_change_nothing(times: float) -> N
         for guesses in (k, k + 1):
             found = search(model, space, guesses, steps=steps, margin=by + 1e-4)
             assert_right_within(found, bits, guesses)
+        for index in (last, later):
+            near = search(model, space, k + 1, steps=steps, margin=by + 1e-4, wanted=[index])
+            assert near.place(index) == found.place(index)
+
+
+def test_only_what_is_close_to_a_wanted_fill_is_scored_again() -> None:
+    model, _, space, bits = listed("thousand")
+    order, places = np.argsort(bits), naive_places(bits)
+    for place in (1, 7, 40, 300):
+        index = int(order[place - 1])
+        rescorer, asked = Rescorer(model, space), MARGIN
+        found = likeliest_fills(
+            space,
+            steps_of(model, space),
+            rescorer,
+            guesses=200,
+            margin=asked,
+            budget=Budget(),
+            wanted=[index],
+        )
+        assert found.place(index) == (places[index] if place <= 200 else None)
+        again = [i for i in order.tolist() if rescorer.known(space.path(i)) is not None]
+        assert all(abs(bits[i] - bits[index]) <= 3 * asked for i in again)
+        assert len(found.indices) == found.proven == 200
+
+
+def test_nothing_holds_the_model_when_a_search_is_over() -> None:
+    """Without the garbage collector: a copy in float64 is as large as two models."""
+    model, _, space, _ = listed("digits")
+    rescorer = Rescorer(model, space)
+    gone = weakref.ref(rescorer)
+    gc.disable()
+    try:
+        for _ in range(2):
+            rescorer.bits([space.path(7)])
+            copied = weakref.ref(rescorer._steps.model)
+            likeliest_fills(
+                space, steps_of(model, space), rescorer, guesses=5, margin=MARGIN, budget=Budget()
+            )
+            assert copied() is None
+            assert rescorer.known(space.path(7)) is not None
+            rescorer.bits([space.path(70)])
+        del rescorer
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("bias", [3.0, 5.0, 7.0])
