@@ -41,7 +41,7 @@ from lmexposure.scoring.runtime import (
     module_of,
     return_memory,
 )
-from lmexposure.scoring.steps import Steps, next_token_steps
+from lmexposure.scoring.steps import Steps, next_token_steps, path_bits
 from lmexposure.scoring.token_spaces import TokenSpace
 from lmexposure.studies import Margin
 
@@ -169,26 +169,7 @@ def _copy_in_float64(model: Any) -> Any:
 
 def walked_bits(space: TokenSpace, steps: Steps, paths: Sequence[Sequence[int]]) -> Floats:
     """Bits of whole paths as a walk adds them up: by steps, many paths at once."""
-    return np.concatenate(
-        list(in_batches(paths, len(paths), lambda some: _walked_together(space, steps, some)))
-    )
-
-
-def _walked_together(space: TokenSpace, steps: Steps, paths: Sequence[Sequence[int]]) -> Floats:
-    first = np.array([path[0] for path in paths], dtype=np.int64)
-    state, bits = steps.start(space.beginning, first)
-    totals = np.array(bits, dtype=np.float64)
-    rows = np.zeros(len(paths), dtype=np.int64)  # of the state that each path has come to
-    for depth in range(1, max(map(len, paths))):
-        going = np.array([i for i, path in enumerate(paths) if len(path) > depth])
-        read, wanted = np.array([paths[i][depth - 1 : depth + 1] for i in going]).T
-        # Paths that begin alike share their states.
-        alike = np.column_stack([rows[going], read])
-        begun, own = np.unique(alike, axis=0, return_inverse=True)
-        rows[going] = own.reshape(-1)
-        state, bits = steps.advance(state, begun[:, 0], begun[:, 1], rows[going], wanted)
-        totals[going] += bits
-    return totals
+    return path_bits(steps, space.beginning, paths)
 
 
 def measured_error(

@@ -11,7 +11,7 @@ A token path need not be the tokenizer's own spelling of its text: an attacker r
 """
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -26,13 +26,17 @@ from lmexposure.scoring.beginnings import find_beginning, refuse_no_beginning
 from lmexposure.scoring.branch_and_bound import refuse_nan
 from lmexposure.scoring.runtime import Bools, Floats, Ints, module_of
 from lmexposure.scoring.spelling import ByteLanguage, Vocabulary
-from lmexposure.scoring.steps import RecomputedSteps, Steps, next_token_steps
+from lmexposure.scoring.steps import RecomputedSteps, Steps, next_token_steps, path_bits
 
 # Known bytes to be spelled, state of the format's bytes, whether a token begins here.
 _Reading = tuple[bytes, int, bool]
 _SAMPLED_FILLS = 64  # fills whose common token prefix is where a search begins
 _BEAM_BYTES = 1 << 28  # of model states held at once
 _MOST_ROWS = 2_048
+# Texts of a beam whose cost is computed beforehand: one for so many candidates, or it costs more
+# than it saves.
+_WORTH = 8
+_SLACK = 0.5  # bits by which the same path may cost more in a beam, of weights in half precision
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,11 +117,29 @@ class Spelling:
         return b"", after, False
 
 
+@dataclass(frozen=True, kw_only=True)
+class Spelled:
+    """The tokenizer's own spelling of a text behind what all beams begin with, and its cost."""
+
+    tokens: Sequence[int]
+    bits: float
+
+
 class Beam:
-    """One search: `width` candidates are kept at each step; 1 is greedy."""
+    """One search: `width` candidates are kept at each step; 1 is greedy.
+
+    As long as it follows a wanted text in a spelling whose cost is known, candidates that cost more
+    than that whole text are let go: they come behind it, and crowd out nothing that comes before.
+    """
 
     def __init__(
-        self, spelled: bytes, state: int, *, width: int, wanted: Sequence[bytes] | None = None
+        self,
+        spelled: bytes,
+        state: int,
+        *,
+        width: int,
+        wanted: Sequence[bytes] | None = None,
+        own: Mapping[bytes, Spelled] | None = None,  # of wanted texts
     ) -> None:
         self.width, self.first = width, state
         # the cheapest whole texts so far, cheapest first, at most `width`: text and bits. A text
@@ -127,6 +149,9 @@ class Beam:
         self.steps = 1  # prefixes that the model computed for this search
         self.texts = [spelled]  # of the candidates kept, cheapest first
         self._wanted = None if wanted is None else list(wanted)
+        self._own = dict(own or {})  # of the texts that are followed as they are spelled there
+        self._rows = dict.fromkeys(self._own, 0)  # the candidate that each has come to
+        self._read = 0  # tokens
 
     def place(self, text: bytes) -> int | None:
         """The place of a wanted text among all that was found; 1 = first guess."""
@@ -137,9 +162,21 @@ class Beam:
         self._finish(new)
         kept = _cheapest(new.costs, new.goes_on & (new.costs < self._bound()), self.width)
         self.texts = [new.text(i) for i in kept.tolist()]
+        self._follow(new.parents[kept], new.tokens[kept])
         if self._wanted is not None and not self._hopeful():
             self.texts, kept = [], kept[:0]
         return kept
+
+    def _follow(self, parents: Ints, tokens: Ints) -> None:
+        """Find the wanted texts among the candidates kept; of those that are gone none is known."""
+        for text, own in list(self._own.items()):
+            read = own.tokens[self._read : self._read + 1]
+            on = np.flatnonzero((parents == self._rows[text]) & np.isin(tokens, read))
+            if len(on):
+                self._rows[text] = int(on[0])
+            else:
+                del self._own[text]
+        self._read += 1
 
     def _finish(self, new: "_Candidates") -> None:
         """Merge in the cheapest whole texts among the candidates."""
@@ -160,7 +197,7 @@ class Beam:
         last = self.finished[-1][1] if len(self.finished) == self.width else np.inf
         if self._wanted is None:
             return last
-        costs = dict(self.finished)
+        costs = {text: own.bits + _SLACK for text, own in self._own.items()} | dict(self.finished)
         return min(last, max(costs.get(text, np.inf) for text in self._wanted))
 
     def _hopeful(self) -> bool:
@@ -343,6 +380,8 @@ class Extractor:
         # why its steps are slower than those of other models; empty where they are not
         self.slower = self._steps.slower if isinstance(self._steps, RecomputedSteps) else ""
         self._spelling = Spelling(self._language, self._vocabulary)
+        self._encode = partial(encode_in_context, tokenizer, context=context)
+        self._own: dict[bytes, Spelled] = {}  # of the secrets, as far as they were asked for
 
     def search(self, beginning: str, *, width: int) -> list[Guess]:
         """The likeliest fills that a beam finds, best first, at most `width` of them."""
@@ -401,9 +440,23 @@ class Extractor:
         wanted: dict[tuple[str, int], list[bytes]] = {}
         for search in searches:
             wanted.setdefault(self._key(search), []).append(self._text(search.index))
+        worth = [texts for (_, width), texts in wanted.items() if len(texts) * _WORTH <= width]
+        self._learn([text for texts in worth for text in texts])
         beams = {key: self._beam(*key, wanted=texts) for key, texts in wanted.items()}
         self._run(list(beams.values()), watch)
         return [self._extraction(search, beams[self._key(search)]) for search in searches]
+
+    def _learn(self, texts: Sequence[bytes]) -> None:
+        """Compute what these secrets cost in the tokenizer's spelling."""
+        new = [text for text in dict.fromkeys(texts) if text not in self._own]
+        if not new:
+            return
+        fills = [text.decode().removeprefix(self._lead) for text in new]
+        paths = [each.ids[len(self._start) :] for each in self._encode(fills)]
+        for text, path, bits in zip(
+            new, paths, path_bits(self._steps, self._start, paths).tolist(), strict=True
+        ):
+            self._own[text] = Spelled(tokens=path, bits=bits)
 
     def _extraction(self, search: SecretSearch, beam: Beam) -> Extraction:
         place = beam.place(self._text(search.index))
@@ -431,7 +484,9 @@ class Extractor:
             )
         known = self._lead + beginning
         left, spelled = known[self._offset :].encode(), known[: self._offset].encode()
-        return Beam(spelled, self._spelling.state(left, state), width=width, wanted=wanted)
+        own = {text: self._own[text] for text in wanted or () if text in self._own}
+        first = self._spelling.state(left, state)
+        return Beam(spelled, first, width=width, wanted=wanted, own=own)
 
     def _run(self, beams: Sequence[Beam], watch: Callable[[int], None] = lambda read: None) -> None:
         most = sys.maxsize if self._window is None else self._window

@@ -32,6 +32,7 @@ from lmexposure.scoring.runtime import (
     Proven,
     evaluation_mode,
     failure_text,
+    in_batches,
     rounding_bits,
     working,
 )
@@ -89,6 +90,31 @@ class _LogitSteps(WholeSteps):
         """See `Steps.advance`."""
         grown, logits = self.advance_all(state, parents, tokens)
         return grown, pair_bits(logits, rows, columns)
+
+
+def path_bits(steps: Steps, beginning: Sequence[int], paths: Sequence[Sequence[int]]) -> Floats:
+    """Bits of paths of tokens behind a beginning, many paths at once, shape (n,)."""
+    parts = in_batches(paths, len(paths), lambda some: _walked_together(steps, beginning, some))
+    return np.concatenate(list(parts))
+
+
+def _walked_together(
+    steps: Steps, beginning: Sequence[int], paths: Sequence[Sequence[int]]
+) -> Floats:
+    first = np.array([path[0] for path in paths], dtype=np.int64)
+    state, bits = steps.start(beginning, first)
+    totals = np.array(bits, dtype=np.float64)
+    rows = np.zeros(len(paths), dtype=np.int64)  # of the state that each path has come to
+    for depth in range(1, max(map(len, paths))):
+        going = np.array([i for i, path in enumerate(paths) if len(path) > depth])
+        read, wanted = np.array([paths[i][depth - 1 : depth + 1] for i in going]).T
+        # Paths that begin alike share their states.
+        alike = np.column_stack([rows[going], read])
+        begun, own = np.unique(alike, axis=0, return_inverse=True)
+        rows[going] = own.reshape(-1)
+        state, bits = steps.advance(state, begun[:, 0], begun[:, 1], rows[going], wanted)
+        totals[going] += bits
+    return totals
 
 
 def pair_bits(logits: torch.Tensor, rows: Ints, columns: Ints) -> Floats:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from faulty_steps import NanBehind
+from slow_search import biased
 from tiny import (
     byte_level_bpe,
     characters,
@@ -17,7 +18,7 @@ from tiny import (
 from lmexposure.canaries import Format
 from lmexposure.errors import InputError, ModelError, NumericalError, SettingsError
 from lmexposure.models import encode_in_context
-from lmexposure.scoring import Extractor, SecretSearch, beam_width, log_perplexity
+from lmexposure.scoring import Extractor, SecretSearch, beam_width, extraction, log_perplexity
 from lmexposure.scoring.beginnings import shared_tokens
 
 PIN = Format(name="pin", template="My PIN is {digits:2}")
@@ -132,6 +133,55 @@ def test_searches_side_by_side_find_what_each_finds_alone(
     assert [one.found for one in found] == [place is not None for place in places]
     assert 5 < sum(one.found for one in found) < len(found) - 5
     assert [(one.revealed, one.width) for one in found] == [(w.revealed, w.width) for w in searches]
+
+
+@pytest.mark.parametrize("make", [characters, byte_level_bpe])
+@pytest.mark.parametrize("lists", [["P", "IN"], ["P", "PI", "PIN"]])  # these begin one another
+def test_what_costs_more_than_the_secret_changes_no_place(
+    make: Any, lists: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    form = Format(name="n", template="number {digits:4}{choice:w}", lists={"w": lists})
+    model, tokenizer = model_with_tokenizer("gpt2", make)
+    with torch.no_grad():
+        model.lm_head.weight *= 5  # surer of what follows
+    known = Extractor(model, tokenizer, form, context="\n").search("", width=60)[::4]
+    searches = [
+        SecretSearch(index=index, revealed=revealed, width=width)
+        for index in (*form.sample(12, seed=5), *(form.index(guess.text) for guess in known))
+        for revealed in (0, 1)
+        for width in (8, 25, 60)
+    ]
+    assert_places_stay(model, tokenizer, form, searches, monkeypatch, fewer=1.0)
+
+
+def test_what_costs_more_than_the_secret_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    form = Format(name="pin", template="My PIN is {digits:6}")
+    model, _ = biased(form, {"7": 6.0})
+    texts = [f"My PIN is {digits}" for digits in ("777777", "777177", "123456")]
+    searches = [SecretSearch(index=form.index(text), revealed=1, width=60) for text in texts]
+    assert_places_stay(model, characters(), form, searches, monkeypatch, fewer=0.75)
+
+
+def assert_places_stay(
+    model: Any,
+    tokenizer: Any,
+    form: Format,
+    searches: list[SecretSearch],
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    fewer: float,
+) -> None:
+    """With and without the costs of the secrets: the same is found, in fewer steps."""
+    found, steps = [], []
+    for worth in (extraction._WORTH, 10**6):
+        monkeypatch.setattr(extraction, "_WORTH", worth)
+        extractor = Extractor(model, tokenizer, form, context="\n")
+        rows = [extractor.find(**vars(search)) for search in searches]
+        found.append([row.place for row in rows])
+        steps.append(sum(row.steps for row in rows))
+    assert found[0] == found[1]
+    assert 0 < found[0].count(None) < len(searches)
+    assert steps[0] < fewer * steps[1]
 
 
 @pytest.mark.parametrize("width", [10, 100])
