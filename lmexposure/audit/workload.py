@@ -126,7 +126,8 @@ _AROUND_A_STEP = 1.25  # a search also sorts, weighs and copies
 # A walk that would be dear is left to the draws, and one that is cheap ends soon: seen on a small
 # GPT-2 and on SmolLM2-135M, with canaries that they know and that they do not.
 _COUNTED, _GUESSED = 0.05, 0.1  # of the draws' steps
-_FOLLOWED = 0.1  # of the beams' steps with characters given, behind those where they lose a secret
+_APART = 0.8  # of the draws' steps: some draws go through one node; of a surer model many more do
+_FOLLOWED = 0.05  # of the beams' steps with characters given, behind those where they lose a secret
 _LONG = 10.0  # seconds of work whose parts are told
 _STATISTICS_SECONDS = 1.5  # of a format: curve, permutations
 _REFIT_SECONDS = 0.04  # of a curve to ten thousand references
@@ -314,7 +315,7 @@ def _search_phases(task: Task, form: Format, length: int, pace: float | None) ->
     if settings.estimate in WITHOUT_SEARCH:
         return
     most = float(settings.steps_for(task.lm.size))
-    drawn = settings.draws * _depth(form, length, settings.draws)
+    drawn = _APART * settings.draws * _depth(form, length, settings.draws)
     counted = most if settings.estimate == "exact" else min(most, _COUNTED * drawn)
     compared = _PATHS + sum(c.format == form.name for c in task.manifest.canaries)
     walked = counted + _COPY_STEPS * compared * length
