@@ -1,5 +1,6 @@
 """References a second: in their tree, one by one, in batches, by lm-evaluation-harness, in chats.
 
+`--model`: the same under a model of one's own, behind a prompt of its chat template.
 The share of the peak is 2 x parameters x nodes fed / time / the best float32 products that the
 machine keeps up for a second. `processes`: what a second process gains, beside what it gains a bare
 matrix product. `chats`: references in a chat's row and behind a plain context of the same length.
@@ -47,7 +48,8 @@ OWN = "the model's own"
 # By tokenizer: share of the peak, and how many times as fast as others.
 PROMISED = {"uneven": (0.75, {ONE: 11.0, HARNESS: 2.8}), OWN: (0.70, {HARNESS: 6.0})}
 GAIN, WRAPPED = 0.9, 0.9
-QUESTION = "<|im_start|>user\nWhat is the number that I gave you?<|im_end|>\n"
+ASKED = "What is the number that I gave you?"
+QUESTION = f"<|im_start|>user\n{ASKED}<|im_end|>\n"
 
 
 def sides(given: Namespace) -> Claims:
@@ -60,8 +62,9 @@ def sides(given: Namespace) -> Claims:
         model = gpt2_small().to(given.device)
         tokenizers = {kind: tokenizer_of(kind) for kind in TOKENIZERS}
     for kind, tokenizer in tokenizers.items():
-        encoded = encoded_references(tokenizer, given.references)
-        runs = sides_of(model, tokenizer, encoded)
+        context = prompt_of(tokenizer)
+        encoded = encoded_references(tokenizer, given.references, context)
+        runs = sides_of(model, tokenizer, encoded, context)
         check(model, encoded, runs)
         clock = partial(clock_of, model.device)
         turns: dict[str, Callable[[], float]] = {
@@ -100,8 +103,17 @@ def rate_of(texts: int, run: Callable[[], float]) -> float:
     return texts / run()
 
 
+def prompt_of(tokenizer: Any) -> str:
+    """What stands before an answer in a chat; a line end where there is no chat template."""
+    if tokenizer.chat_template is None:
+        return CONTEXT
+    asked = [{"role": "user", "content": ASKED}]
+    prompt: str = tokenizer.apply_chat_template(asked, add_generation_prompt=True, tokenize=False)
+    return prompt
+
+
 def sides_of(
-    model: Any, tokenizer: Any, encoded: Sequence[Encoded]
+    model: Any, tokenizer: Any, encoded: Sequence[Encoded], context: str
 ) -> dict[str, tuple[int, Callable[[], Any]]]:
     """Per side how many references it scores a round, and the call that does so."""
     some, more = encoded[:ALONE], encoded[:BATCHED]
@@ -109,7 +121,7 @@ def sides_of(
         ONE: (len(some), lambda: [one_by_one(model, e) for e in some]),
         SIXTY_FOUR: (len(more), lambda: batched(model, more)),
     }
-    harness = harness_of(model, tokenizer)
+    harness = harness_of(model, tokenizer, context)
     if harness is not None:
         sides[HARNESS] = (len(more), lambda: harness(len(more)))
     sides[OURS] = (len(encoded), lambda: score_encoded(model, encoded))
@@ -156,7 +168,7 @@ def batched(model: Any, encoded: Sequence[Encoded]) -> list[float]:
     return found
 
 
-def harness_of(model: Any, tokenizer: Any) -> Callable[[int], list[float]] | None:
+def harness_of(model: Any, tokenizer: Any, context: str) -> Callable[[int], list[float]] | None:
     """lm-evaluation-harness on the same model; None where it is not installed."""
     try:
         from lm_eval.api.instance import Instance
@@ -165,12 +177,12 @@ def harness_of(model: Any, tokenizer: Any) -> Callable[[int], list[float]] | Non
         say("lm-eval is not here: pip install -r scripts/benchmarks/requirements-scoring.txt")
         return None
     judge = HFLM(pretrained=model, tokenizer=tokenizer, batch_size=64)
-    before = CONTEXT + FORMAT.prefix.rstrip()
+    before = context + FORMAT.prefix.rstrip()
 
     def run(references: int) -> list[float]:
         texts = [FORMAT.text(index) for index in FORMAT.sample(references, seed=0)]
         asked = [
-            Instance("loglikelihood", {}, (before, (CONTEXT + text)[len(before) :]), i)
+            Instance("loglikelihood", {}, (before, (context + text)[len(before) :]), i)
             for i, text in enumerate(texts)
         ]
         return [-nats / log(2) for nats, _ in judge.loglikelihood(asked, disable_tqdm=True)]
@@ -301,10 +313,10 @@ def gpt2_small() -> Any:
     return GPT2LMHeadModel(GPT2Config()).eval()
 
 
-def encoded_references(tokenizer: Any, references: int) -> list[Encoded]:
+def encoded_references(tokenizer: Any, references: int, context: str = CONTEXT) -> list[Encoded]:
     """References of FORMAT in context."""
     texts = [FORMAT.text(index) for index in FORMAT.sample(references, seed=0)]
-    return encode_in_context(tokenizer, texts, context=CONTEXT)
+    return encode_in_context(tokenizer, texts, context=context)
 
 
 def tokenizer_of(kind: str, entries: int = 20_000, sentences: int = 60_000) -> Any:
