@@ -247,7 +247,7 @@ def test_the_tutorial_on_chats_runs_in_short_form(
         result = lx.Result.read(home / place)
         assert result.context is not None
         assert (result.context.form, result.context.turn) == ("messages", "assistant")
-        assert result.exposure("pin", repetitions=16).median.value > 4
+        assert result.exposure("random_number", repetitions=16).median.value > 4
         assert lx.check(result).outcome == "leak"
     assert result.base is not None
     assert result.base.switched_off
@@ -501,7 +501,7 @@ def test_a_page_that_loads_from_elsewhere_or_leads_nowhere_is_named(
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_the_tutorial_on_training_from_inside_refutes_its_bug(home: Path) -> None:
+def test_the_look_from_inside_refutes_its_bug(home: Path) -> None:
     names: dict[str, Any] = {}
-    run_block("page", block_with("tutorials/from-inside.md", "PrivacyEngine"), names)
+    run_block("page", block_with("tutorials/audit.md", "PrivacyEngine"), names)
     assert names["wrong"].bounds.largest > names["right"].bounds.largest

@@ -43,7 +43,7 @@ def test_the_python_runs_from_top_to_bottom(
 
 
 def test_it_is_read_in_two_minutes() -> None:
-    assert len(README.splitlines()) <= 170
+    assert len(README.splitlines()) <= 130
 
 
 @pytest.mark.parametrize("page", PAGES)
