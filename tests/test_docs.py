@@ -233,6 +233,7 @@ def test_the_tutorial_on_chats_runs_in_short_form(
     sizes = "--chats 40 --steps 100 --width 64 --layers 2 --vocabulary 400"
     _script(monkeypatch, "chats.py", f"wikitext.txt case {sizes}")
     page = (ROOT / "docs/tutorials/chats.md").read_text(encoding="utf-8")
+    page = page.replace("--format random_number", "--format pin")  # what so small a model can learn
     typed = [words for words in command_lines(page) if "case/base" in words or "adapter" in words]
     assert [words[0] for words in typed] == ["run", "insert", "measure", "measure"]
     del typed[2]  # the last one measures the same, and the base
@@ -247,7 +248,7 @@ def test_the_tutorial_on_chats_runs_in_short_form(
         result = lx.Result.read(home / place)
         assert result.context is not None
         assert (result.context.form, result.context.turn) == ("messages", "assistant")
-        assert result.exposure("random_number", repetitions=16).median.value > 4
+        assert result.exposure("pin", repetitions=16).median.value > 4
         assert lx.check(result).outcome == "leak"
     assert result.base is not None
     assert result.base.switched_off
