@@ -33,7 +33,7 @@ _Reading = tuple[bytes, int, bool]
 _SAMPLED_FILLS = 64  # fills whose common token prefix is where a search begins
 _BEAM_BYTES = 1 << 28  # of model states held at once
 _MOST_ROWS = 2_048
-# Texts of a beam whose cost is computed beforehand: one for so many candidates, or it costs more
+# Texts of a beam whose cost is computed beforehand: one for as many candidates, or it costs more
 # than it saves.
 _WORTH = 8
 _SLACK = 0.5  # bits by which the same path may cost more in a beam, of weights in half precision
