@@ -337,6 +337,15 @@ def class_name(role: str, repetitions: int) -> str:
     return {"control": "controls", "held_out": "held out"}.get(role, role)
 
 
+def class_scope(format: str, repetitions: int) -> str:
+    """A class of canaries among those of all formats, as checks name it.
+
+    >>> class_scope("pin", 16)
+    'pin, repetitions 16'
+    """
+    return f"{visible(format)}, repetitions {repetitions}"
+
+
 def found_of(found: int, of: int, by_chance: float) -> str:
     """Found of searched for; in brackets where guessing would do half as well or better.
 

@@ -204,8 +204,8 @@ def _by_curve(
         raise
     except InputError as failure:  # too few references, or all of them alike
         return None, [f"no skew-normal curve: {failure}"]
-    # That it was not tested, where it was not asked for, each canary's estimate says.
-    lines = curve.warnings[1:] if curve.goodness is None else (_NEVER_FIRST, *curve.warnings)
+    # Where it was not asked for, each number of it is marked, and each canary's estimate says why.
+    lines = () if curve.goodness is None else (_NEVER_FIRST, *curve.warnings)
     return curve, [f"skew-normal curve: {line}" for line in lines]
 
 

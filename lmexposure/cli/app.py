@@ -16,7 +16,7 @@ from lmexposure import __version__
 from lmexposure._settings import Function
 from lmexposure._style import visible
 from lmexposure.cli.commands import COMMANDS, Command
-from lmexposure.cli.console import listen
+from lmexposure.cli.console import listen, show_in
 from lmexposure.cli.options import FILES, OTHER, TAKEN, Parameter, is_manifest
 from lmexposure.core import THRESHOLDS
 from lmexposure.studies import (
@@ -131,7 +131,8 @@ def _called(row: Command) -> Function:
     """The function of a command as Typer reads it: its parameters are arguments and flags."""
     parts = {name: (group, group.parameters()) for name, group in row.taken().items()}
     own = [made(help) for made, help in row.arguments.items()]
-    every = [*own, *(each for _, flags in parts.values() for each in flags)]
+    shown = [made(help) for made, help in row.told().items()]
+    every = [*own, *(each for _, flags in parts.values() for each in flags), *shown]
     if any(set(group.flags) - set(group.first) for group, _ in parts.values()):
         more = typer.Option(
             False,
@@ -147,6 +148,8 @@ def _called(row: Command) -> Function:
     def command(**given: object) -> None:
         given = {name: None if value == [] else value for name, value in given.items()}
         words = {each.name: given[each.name] for each in own}
+        if shown:
+            show_in(full=bool(given["full"]), quiet=bool(given["quiet"]))
         for name, (group, flags) in parts.items():
             values = {each.name: given[each.name] for each in flags}
             words[name] = group.make({n: v for n, v in values.items() if v is not None})

@@ -46,11 +46,16 @@ class Command:
     settings: Mapping[str, Group] = field(default_factory=dict)  # by the function's argument
     examples: str = ""
     help: str = ""  # instead of the docstring
+    shows: bool = False  # a study, at its end
 
     def taken(self) -> Mapping[str, Group]:
         """Its settings; where nothing is said, those of its name are the argument `settings`."""
         own = {"settings": TAKEN[self.name]} if self.name in TAKEN else {}
         return self.settings or own
+
+    def told(self) -> Mapping[Argument, str]:
+        """How it is to show its study, with the helps of that."""
+        return SHOWN if self.shows else {}
 
     def epilog(self) -> str | None:
         """The examples, each a line of what it is for and a line as it is typed."""
@@ -59,6 +64,10 @@ class Command:
         return "".join(f"  {x}\n" if x[0] == "#" else f"  {called} {x}\n" for x in lines) or None
 
 
+SHOWN = {
+    switch("full"): "Print every table; without it, they are in the report.",
+    switch("quiet"): "Print the verdict alone.",
+}
 _STDIN = "; - reads standard input"
 _CORPUS = corpus_argument(pipe=_STDIN)
 _FILES = corpus_argument()
@@ -95,6 +104,7 @@ COMMANDS = (
         corpus.txt --inclusion-probability 0.5 --canaries 2000 --repetitions 1 \
         --claimed-epsilon 4 --delta 1e-5 --out runs/audit
         """,
+        shows=True,
     ),
     Command(
         "insert",
@@ -187,6 +197,7 @@ COMMANDS = (
         # all of it, against a claim of epsilon 8
         my-model canaried/manifest.json --claimed-epsilon 8 --delta 1e-5 --out measured
         """,
+        shows=True,
     ),
     Command(
         "sweep",
@@ -216,6 +227,7 @@ COMMANDS = (
         # and what they show together
         --collect sweeps/pin
         """,
+        shows=True,
     ),
     Command(
         "defences",
@@ -230,7 +242,7 @@ COMMANDS = (
         # on a slice of 50,000 characters, 32 models of each
         corpus.txt --methods relaxloss,hamp,dp-sgd --out defences/first
         # on the whole corpus, 64 models of each, at 3 % more loss than without a defence
-        corpus.txt --methods goldfish,selena --target 1.03 --full --out defences/full
+        corpus.txt --methods goldfish,selena --target 1.03 --entire --out defences/all
         """,
         help="""Compare defences on CORPUS: as useful as each other, what does each still show?
 
@@ -238,6 +250,7 @@ COMMANDS = (
         models of each are trained with the same canaries, and attacked in every way that fits.
         What each costs is said before time is spent.
         """,
+        shows=True,
     ),
     Command(
         "report",
@@ -369,6 +382,7 @@ COMMANDS = (
         Nothing is inserted: keys, hashes and numbers that were made at random are found by their
         format, each is ranked among fresh draws in its place, under MODEL and under a base.
         """,
+        shows=True,
     ),
     Command(
         "verbatim",
@@ -398,6 +412,7 @@ COMMANDS = (
         Likely text is not memorised text: name --held-out documents of a --random-split, or a
         --reference model. Without a random split nothing is called memorised.
         """,
+        shows=True,
     ),
     Command(
         "canife",
@@ -419,6 +434,7 @@ COMMANDS = (
         each user. A crafted canary is put into mock rounds by coins; what it shows is a lower
         bound, beside the promise, of each attacked round and of the training.
         """,
+        shows=True,
     ),
     Command(
         "dp-check",
@@ -464,6 +480,7 @@ COMMANDS = (
             switch("quick"): "A first look in half a minute: less text and a small LSTM.",
         },
         {"given": DEMO},
+        shows=True,
     ),
     Command(
         "settings",

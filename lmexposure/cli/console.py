@@ -13,19 +13,22 @@ import os
 import re
 import signal
 import sys
+import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Literal, NoReturn, TypeAlias
 
 from typer.core import TyperOption
 
 from lmexposure._forecast import Phase, Remaining
-from lmexposure._style import in_words, printable, visible
+from lmexposure._style import in_words, outcome_word, printable, visible
 from lmexposure.cli.options import TAKEN
+from lmexposure.errors import SettingsError
 from lmexposure.studies import set_words
 
 if TYPE_CHECKING:
@@ -33,12 +36,23 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
     from rich.text import Text
 
-    from lmexposure.core import Document, Section, Study
+    from lmexposure.core import Answers, Document, Section, Study, Table
+
+Manner: TypeAlias = Literal["screen", "full", "quiet"]
+_manner: Manner = "screen"  # in which studies are shown
 
 # rich is imported where something is said: no help waits for it.
 
 # Signs of ours that terminals of one byte a letter may lack.
 _SIGNS = {"≥": ">=", "×": "x", "…": "..."}
+
+
+def show_in(*, full: bool, quiet: bool) -> None:
+    """Show studies with all their tables, by their verdict alone, or on one screen."""
+    global _manner
+    if full and quiet:
+        raise SettingsError("--full prints every table and --quiet the verdict alone; give one")
+    _manner = "full" if full else "quiet" if quiet else "screen"
 
 
 def speaks() -> bool:
@@ -170,6 +184,100 @@ def progress_bars() -> Iterator[Bars]:
         yield Bars(bars)
 
 
+_WIDTH, _LINES = 100, 25  # columns and lines of a screen, at most
+_ROWS, _FEWEST_ROWS = 8, 4  # of its table
+_NOTES = 3
+_NAMES = 9  # columns before what is said
+_COLOURS = {"leak": "bold red", "pass": "bold green", "inconclusive": "bold yellow"}
+
+
+def print_screen(document: "Document", report: Path | None) -> None:
+    """What a terminal shows at once: the verdict, why, what was tested, how sure, what now."""
+    verdict, answers = document.verdict, document.answers
+    assert verdict is not None
+    assert answers is not None
+    facts = {fact.name: fact.value for fact in answers.since}
+    word, of = outcome_word(verdict.outcome).upper(), facts.get("model", document.title)
+    head = visible(f"{word}   {of}, {facts['measured']}")
+    _print(_clipped(head), _console(), _COLOURS[verdict.outcome])
+    finding = ["", *_wrapped("", answers.finding, indent=2), ""]
+    seen = [check.reason for check in verdict.checks if check.key == "accept_unseen_training"]
+    named = {"sure?": answers.sure[:2], "trained?": seen[:1], "next": answers.steps[:1]}
+    below = ["", *(line for name, said in named.items() for line in _said_of(name, said))]
+    below += [] if report is None else [f"{'report':<{_NAMES}}{report}"]
+    notes = list(_notes(document.warnings))
+    room = _LINES - 1 - len(finding) - len(below)
+    notes = notes[: max(1, room - _FEWEST_ROWS - 3)]  # a table's head, foot and rest
+    for line in finding:
+        say(line)
+    if document.tested is None:
+        _print_checks(answers, room - len(notes))
+    else:
+        _print_first(document.tested(verdict), room - len(notes))
+    for line in (*below, *notes):
+        say(line)
+
+
+def _print_first(table: "Table", room: int) -> None:
+    """As many rows of a table as there is room for, the worst, and how many more there are."""
+    room -= 1 + len(table.foot)
+    most = min(_ROWS, room if len(table.rows) <= room else room - 1)
+    _print_table(replace(table, rows=table.rows[:most]))
+    _say_more(len(table.rows[most:]))
+
+
+def _print_checks(answers: "Answers", room: int) -> None:
+    """What was tested, what it came to, and why as far as a line holds it."""
+    lines = answers.tested[: min(_ROWS, room - 1)]
+    columns = [
+        max(map(len, texts)) for texts in zip(*((x.what, x.word) for x in lines), strict=True)
+    ]
+    for line in lines:
+        why = line.said.removeprefix(line.word).removeprefix(", ")
+        row = f"{line.what:<{columns[0]}}  {line.word:<{columns[1]}}  {why}"
+        say(_clipped(visible(row.rstrip())))
+    _say_more(len(answers.tested[len(lines) :]) + answers.more)
+
+
+def _say_more(number: int) -> None:
+    if number:
+        say(f"{number} more in the report")
+
+
+def _said_of(name: str, lines: "Sequence[str]") -> Iterator[str]:
+    for place, line in enumerate(lines):
+        yield from _wrapped("" if place else name, line)
+
+
+def _notes(warnings: "Sequence[str]") -> Iterator[str]:
+    if warnings:
+        yield f"{'notes':<{_NAMES}}{len(warnings)}, in the report"
+    for place, line in enumerate(warnings[:_NOTES], 1):
+        yield _clipped(f"{place:>{_NAMES - 2}}. {visible(said(line))}")
+
+
+def _width() -> int:
+    return min(_WIDTH, _console().width)
+
+
+def _clipped(line: str) -> str:
+    """A line that fits, whatever is left out of it."""
+    return line if len(line) <= _width() else f"{line[: _width() - 1]}…"
+
+
+def _wrapped(name: str, text: str, *, indent: int = _NAMES) -> list[str]:
+    """Words behind a name, in as many lines as they take."""
+    lines = textwrap.wrap(
+        visible(said(text)), _width() - indent, break_long_words=False, break_on_hyphens=False
+    )
+    heads = [name, *[""] * len(lines)]
+    return [f"{head:<{indent}}{line}" for line, head in zip(lines, heads, strict=False)]
+
+
+def _print_table(table: "Table") -> None:
+    print_table(table.heads, table.cells, right=range(table.words, len(table.heads)))
+
+
 PRIVATE_FILES = "these files show secrets or text of the corpus: keep them private"
 
 
@@ -190,7 +298,7 @@ def print_section(section: "Section") -> None:
     if (table := section.table) is not None and table.rows:
         if section.caption:
             say(section.caption)
-        print_table(table.heads, table.cells, right=range(table.words, len(table.heads)))
+        _print_table(table)
     for line in filter(None, (*section.notes, section.code)):
         say(line)
     for part in section.parts:
@@ -205,17 +313,22 @@ def show_study(out: Path, *, show_secrets: bool = False) -> None:
     """
     if not speaks():
         return
-    from lmexposure.core import open_study, write_report
+    from lmexposure.core import judged, open_study, write_report
 
     study = open_study(out)
     out = out if out.is_dir() else out.parent
-    print_document(study.document())
     written = write_report(study, out, formats=study.FILES, show_secrets=show_secrets)
-    say("")
-    say_verdict(study)
-    for path in written:
-        say(f"report  {path}")
-    say(f"result  {out / study.NAME}")
+    if _manner == "quiet":
+        say(judged(study).sentence)
+    elif _manner == "full":
+        print_document(study.document())
+        say("")
+        say_verdict(study)
+        for path in written:
+            say(f"report  {path}")
+        say(f"result  {out / study.NAME}")
+    else:
+        print_screen(study.told(), next(iter(written), None))
     if show_secrets:
         warn(PRIVATE_FILES)
 

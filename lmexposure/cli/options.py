@@ -337,7 +337,7 @@ _OF_SWEEPS = {
     "repetitions": "How often a canary is in a model that has it.",
 }
 _OF_DEFENCES = {
-    "models": "Models of each method.  [default: 32; with --full 64]",
+    "models": "Models of each method.  [default: 32; with --entire 64]",
     "canaries": _OF_SWEEPS["canaries"],
     "repetitions": "How often a canary is in a model that has it; two copies are a pair, which "
     "methods that protect a text by itself do not cover.",

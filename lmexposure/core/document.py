@@ -48,10 +48,14 @@ class CheckLine:
     said: str  # in how many classes it came to that, or why it was not made
 
     @property
+    def word(self) -> str:
+        """What it came to."""
+        return _CAME_TO[self.outcome]
+
+    @property
     def aside(self) -> str:
-        """What it came to, where no mark is drawn and the line does not say it."""
-        word = _CAME_TO[self.outcome]
-        return "" if self.said.startswith(word) else word
+        """That, where no mark is drawn and the line does not say it."""
+        return "" if self.said.startswith(self.word) else self.word
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -323,6 +327,8 @@ class Document:
     verdict: Verdict | None = None
     answers: Answers | None = None
     glossary: Sequence[tuple[str, str]] = ()  # words and what they mean
+    # What was tested, the worst first, for a terminal; None: the checks of the verdict say it.
+    tested: "Callable[[Verdict], Table] | None" = None
 
     @property
     def answer(self) -> str:

@@ -145,7 +145,7 @@ def prepare_comparison(corpus: Files, *, out: str | Path, settings: DefencesSett
                 work=work,
                 settings=settings,
                 defences=defences,
-                files=files if settings.full else [_slice(files, work.out, settings)],
+                files=files if settings.entire else [_slice(files, work.out, settings)],
                 seeds=_seeds(work.out, settings),
             )
             _ = comparison.searched  # refuses what no model could be trained on
@@ -218,7 +218,7 @@ def _slice(files: Sequence[Path], out: Path, settings: DefencesSettings) -> Path
     layout = settings.sweep.run.layout or guess_layout(first)
     if layout not in _LINES:
         raise CorpusError(
-            f"{first} is in the layout {layout}, of which no slice can be taken; give full=True "
+            f"{first} is in the layout {layout}, of which no slice can be taken; give entire=True "
             "for the whole corpus"
         )
     name = first.name.removesuffix(packing(first))

@@ -46,7 +46,7 @@ FLAGS: Mapping[str, tuple[str, str]] = {
         "models formats canaries repetitions population model",
         "score attack base kinds texts seed layout epochs method device",
     ),
-    "defences": ("methods target full models formats canaries model", "repetitions seed device"),
+    "defences": ("methods target entire models formats canaries model", "repetitions seed device"),
     "identifiers": ("draws most left", "layout text_field seed device offline"),
     "verbatim": (
         "prefix_tokens suffix_tokens windows random_split samples",

@@ -270,7 +270,7 @@ class DefencesSettings(Settings):
         "of dp-sgd, the delta of the epsilon that is claimed, at most 1 / documents",
         rule=fraction,
     )
-    full: bool = setting(
+    entire: bool = setting(
         False,
         f"read the whole corpus, with {_FULL} models of each method where --models is not given",
     )
@@ -304,4 +304,4 @@ class DefencesSettings(Settings):
     @staticmethod
     def completed(values: Mapping[str, object]) -> Mapping[str, object]:
         """With more models of each method, where the whole corpus is read."""
-        return {"models": _FULL, **values} if values.get("full") is True else values
+        return {"models": _FULL, **values} if values.get("entire") is True else values

@@ -85,7 +85,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 def test_checkpoints_give_one_result_with_their_trajectory(call: Call, place: Path) -> None:
     models = sorted((place / "checkpoints").iterdir())
-    done = call.done("measure", *models, place / "manifest.json", "--out", "t", *QUICK)
+    done = call.done("measure", *models, place / "manifest.json", "--out", "t", "--full", *QUICK)
     assert "Exposure in bits, 2 checkpoints" in done.out
     result = json.loads(Path("t/result.json").read_text())
     steps = [(row["checkpoint"], row["step"], row["repetitions"]) for row in result["trajectory"]]
@@ -145,7 +145,7 @@ def test_held_out_documents_decide_and_without_them_the_claim_is_open(call: Call
     save_model(loaded.model, loaded.tokenizer, Path("model"))
     corpus = write_lines(Path("corpus.txt"), keyed_lines(1))
     apart = write_lines(Path("apart.txt"), keyed_lines(9, 40))
-    command = ("identifiers", Path("model"), corpus, "--format", form, "--draws", "99")
+    command = ("identifiers", Path("model"), corpus, "--format", form, "--draws", "99", "--full")
     done = call.done(*command, "--held-out", apart, "--out", "beside")
     assert "membership: the model read these identifiers" in done.out
     assert "Beside 40 held-out documents" in done.out

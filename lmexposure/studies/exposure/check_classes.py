@@ -22,6 +22,7 @@ from lmexposure._style import (
     are,
     at_least,
     bits,
+    class_scope,
     count,
     large,
     number,
@@ -32,7 +33,6 @@ from lmexposure._style import (
     setting_value,
     short,
     times,
-    visible,
     whole,
 )
 from lmexposure.core import Check, CheckKind, Outcome, Thresholds, attainable_outcome
@@ -267,7 +267,7 @@ class CanaryClass:
     @property
     def scope(self) -> str:
         """The class in words."""
-        return f"{visible(self.form.name)}, repetitions {self.repetitions}"
+        return class_scope(self.form.name, self.repetitions)
 
     @property
     def secret(self) -> str:

@@ -14,6 +14,7 @@ from lmexposure._style import (
     MISSING,
     bits,
     claim_word,
+    class_scope,
     count,
     nats,
     number,
@@ -215,7 +216,7 @@ def check_bound(
 
 def check_kind(row: KindMembership, thresholds: Thresholds, share: float) -> list[Check]:
     """What is said of one class of chosen texts, which have no rank and no test but of coins."""
-    scope, least = f"{visible(row.format)}, repetitions {row.repetitions}", thresholds.min_canaries
+    scope, least = class_scope(row.format, row.repetitions), thresholds.min_canaries
     who = f"{row.canaries:,} chosen text{'s' * (row.canaries != 1)}"
     who, note = f"{who} inserted {times(row.repetitions)}", visible(row.note or "")
     there = f"{who} and {row.held_out:,} held out are"

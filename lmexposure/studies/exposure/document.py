@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from lmexposure._style import LABELS, at_least, bits, number, short, times, visible, whole
@@ -44,6 +45,7 @@ from lmexposure.studies.exposure.tables import (
     primary_words,
     promise_section,
     quantile_table,
+    tested_table,
     trajectory_table,
 )
 
@@ -124,6 +126,7 @@ def document_of(run: RunFiles, *, show_secrets: bool = False) -> Document:
         sources=SOURCES,
         glossary=GLOSSARY,
         origin=result.provenance.line,
+        tested=partial(tested_table, made.rows) if made.rows else None,
     )
 
 

@@ -183,8 +183,6 @@ class Result(ResultNumbers):
             f"False alarms: at most {percent(limits.significance)} of models that memorised "
             f"nothing are called leaking{apart}."
         )
-        if any(check.scope for check in checks):
-            yield "A class: secrets of one format, inserted equally often."
         leaking = {check.scope for check in checks if check.outcome is Outcome.LEAK}
         sizes = [
             int(check.value)
@@ -196,6 +194,8 @@ class Result(ResultNumbers):
                 f"missed leaks: where none was found, up to {percent(unseen_share(min(sizes)))} of "
                 "such secrets may still leak (95 % confidence)"
             )
+        if any(check.scope for check in checks):
+            yield "A class: secrets of one format, inserted equally often."
 
     def steps(self, verdict: Verdict) -> Iterator[str]:
         """What to do now, the most urgent first."""

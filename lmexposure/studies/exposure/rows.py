@@ -8,6 +8,7 @@ from typing import Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from lmexposure._style import class_scope
 from lmexposure.canaries import Manifest
 from lmexposure.studies.exposure.parts import (
     BaseCanary,
@@ -44,6 +45,11 @@ class ClassRow(ClassSummary):
     """One format and number of repetitions, with what the format says of its numbers."""
 
     form: FormatResult
+
+    @property
+    def scope(self) -> str:
+        """The class, as checks name it."""
+        return class_scope(self.format, self.repetitions)
 
     @property
     def p_value(self) -> float | None:

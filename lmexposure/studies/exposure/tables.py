@@ -30,7 +30,7 @@ from lmexposure._style import (
     validity,
     whole,
 )
-from lmexposure.core import Column, Section, Table, facts
+from lmexposure.core import Column, Outcome, Section, Table, Verdict, facts
 from lmexposure.statistics import (
     AreaUnderCurve,
     ClaimCheck,
@@ -197,6 +197,9 @@ _TRAJECTORY = (
     ends_column(),
     _exact("exact"),
 )
+_LEAKS = "yes"
+# What the checks of a class come to, the worst first.
+_LEAK = {Outcome.LEAK: _LEAKS, Outcome.INCONCLUSIVE: "undecided", Outcome.PASS: "no"}
 # What heads of columns mean.
 _HEADS = {
     "exact": "ranks counted over all of R; the others come from draws or from references",
@@ -330,6 +333,38 @@ def overview(rows: Sequence[ClassRow]) -> tuple[Table, list[str]]:
         *([f"{LABELS['revealed']}: {count(known, 'character')}"] * bool(known)),
     ]
     return Table(rows, [*(_CLASS[name] for name in _OVERVIEW), revealed]), notes
+
+
+def tested_table(rows: Sequence[ClassRow], verdict: Verdict) -> Table:
+    """Classes as a terminal has room for them: leaks first, what was never inserted last."""
+    came = {row.scope: _came_to(row, verdict) for row in rows}
+    ordered = sorted(
+        rows, key=lambda row: (row.role != "canary", came[row.scope] != _LEAKS, -row.median.value)
+    )
+    median, ends = _CLASS["median"], _CLASS["interval"]
+    columns = [
+        _FORMAT,
+        Column(
+            head="inserted",
+            value=lambda row: class_name(row.role, row.repetitions) if row.repetitions else "never",
+            words=True,
+        ),
+        _N,
+        Column(head="exposure, bits", value=lambda row: f"{median.cell(row)} ({ends.cell(row)})"),
+        Column(head="of", value="form.bits", shown=1),
+        _CLASS["guesses"],
+        Column(head="leak?", value=lambda row: came[row.scope]),
+    ]
+    guessing = {"format": GUESSING, "exposure, bits": number(1.0)}
+    return Table(ordered, columns, [[guessing.get(column.head, "") for column in columns]])
+
+
+def _came_to(row: ClassRow, verdict: Verdict) -> str:
+    """What the checks of a class came to, in a word."""
+    if row.role != "canary":
+        return ""
+    found = {check.outcome for check in verdict.checks if check.scope == row.scope}
+    return next((word for outcome, word in _LEAK.items() if outcome in found), "not tested")
 
 
 def most_memorised(formats: Sequence[FormatData]) -> list[ClassRow]:
