@@ -65,8 +65,8 @@ class Command:
 
 
 SHOWN = {
-    switch("full"): "Print every table; without it, they are in the report.",
-    switch("quiet"): "Print the verdict alone.",
+    switch("full", panel=OTHER): "Print every table; without it, they are in the report.",
+    switch("quiet", panel=OTHER): "Print the verdict alone.",
 }
 _STDIN = "; - reads standard input"
 _CORPUS = corpus_argument(pipe=_STDIN)

@@ -48,7 +48,7 @@ def test_a_fine_tune_beside_its_base(tuned: Path, call: Call) -> None:
     Path("quick.toml").write_text(f"references = 60\n{SAMPLED}")
     words = (
         *("measure", tuned / "tuned", tuned / "manifest.json", "--base", tuned / "base"),
-        *("--settings", "quick.toml", "--out", "out"),
+        *("--settings", "quick.toml", "--out", "out", "--full"),
     )
     call(*words).done(out="Calibrated exposure in bits, pin: beside the base, 60 references")
     result = Result.read("out/result.json")
@@ -116,7 +116,7 @@ def test_weights_of_four_bits_and_a_map_of_devices_are_flags(call: Call, place: 
     pytest.importorskip("torchao")
     model, manifest = (place / "checkpoints" / "checkpoint-7", place / "manifest.json")
     out = ("--out", "t", "--device", "cpu")
-    done = call.done("measure", model, manifest, *out, *QUICK, "--load-in", "4bit")
+    done = call.done("measure", model, manifest, *out, *QUICK, "--load-in", "4bit", "--full")
     assert "the model's weights are quantised (torchao, IntxWeightOnlyConfig)" in done.err
     assert logging.getLogger("torchao").level == logging.ERROR  # its own advice is no line of ours
 

@@ -190,7 +190,7 @@ def panels(text: str) -> list[str]:
 def test_a_help_has_panels_and_examples(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     usual, said = call("run", "--help").out, call("run", "--help-all").out
     assert panels(usual) == ["Arguments", "Most used", "Examples"]
-    assert "--help-all             Show 27 more options." in usual
+    assert "--help-all             Show 29 more options." in usual
     assert panels(said) == [
         *("Arguments", "Most used", "What is hidden", "Training", "Measuring", "Privacy"),
         *("Machine", "Other", "Examples"),

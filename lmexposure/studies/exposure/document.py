@@ -126,7 +126,7 @@ def document_of(run: RunFiles, *, show_secrets: bool = False) -> Document:
         sources=SOURCES,
         glossary=GLOSSARY,
         origin=result.provenance.line,
-        tested=partial(tested_table, made.rows) if made.rows else None,
+        tested=None if result.kinds or not made.rows else partial(tested_table, made.rows),
     )
 
 
