@@ -2,8 +2,8 @@
 
 A column says once what is in it: for people and for machines, with its unit and which way is
 worse. Everything that shows a study is made from its one `Document`. At its top are the answers to
-what a reader asks first: does it leak, how badly, since when, how sure, and what now? They come
-from the checks of a verdict, before any page.
+what a reader asks first: does it leak, how badly, what was measured and tested, and what now? They
+come from the checks of a verdict, before any page.
 """
 
 import re

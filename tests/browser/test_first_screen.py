@@ -12,7 +12,7 @@ from lmexposure.core import Thresholds
 from lmexposure.core.render import as_page
 from lmexposure.studies import Result
 
-QUESTIONS = ["How sure?", "Since when?", "What now?"]
+QUESTIONS = ["What now?", "What was measured?", "What was tested, and how surely?"]
 # Of the verdict's parts those that end below the screen; folded parts come after the answers.
 BELOW = """() => [...document.querySelectorAll('#verdict :is(h2, h3, p, dl, ul, ol)')]
   .filter(e => !e.closest('details') && e.getBoundingClientRect().bottom > innerHeight)
