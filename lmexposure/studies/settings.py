@@ -46,7 +46,7 @@ _BUDGET_OPERATIONS = 3e12  # half a minute of a small CPU
 _FEWEST_STEPS, _MOST_STEPS = 10_000, 2_000_000
 
 # What a first look has instead of the defaults; of references and budget it has a tenth.
-QUICK: dict[str, int] = {"revealed": 0, "draws": 1_300, "bootstraps": 39}
+QUICK: dict[str, int] = {"revealed": 0, "draws": 1_600, "bootstraps": 39}
 _TENTH = 10
 
 _CANARIES = 10  # per class, where no number is given
