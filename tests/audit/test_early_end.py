@@ -199,8 +199,8 @@ def test_phases_know_their_work() -> None:
     scored = phases["scoring code"].work - workload._PROBED
     assert length + 109 <= scored <= length + 109 * 1.5
     assert phases["scoring code"].pace is not None
-    # Of four digits, three are shared by a thousand draws.
-    assert 1_000 <= phases["code: drawing fills"].work <= 1_300
+    # Of four digits, three are shared by a thousand draws, and some draws go through one node.
+    assert 800 <= phases["code: drawing fills"].work <= 1_040
     assert phases["code: best-first search"].most == 5_000
     assert phases["code: drawing fills"].pace is not None
     few = replace(settings, estimate="sampled", extraction=False)
