@@ -390,10 +390,9 @@ def _warnings(record: ContextRecord, by_format: Mapping[str, AnyContext]) -> Ite
             "training: not scored"
         )
     if record.source == "assumed":
-        behind = f"behind {record.left!r}" if record.left_tokens else "with nothing in front"
+        before = repr(record.left) if record.left_tokens else "nothing"
         yield (
-            f"it is not known what was left of each canary in the rows of the training; they are "
-            f"scored {behind}, as a text of their own, and if the training had other rows, "
-            "exposures may be far too low: name it (left_context=...: bos, eos, none or a text), "
-            "or let verify look at the rows of the training (rows=True)"
+            f"canaries are scored with {before} before them, which is assumed; if your trainer put "
+            "other tokens there, leaks are underestimated: let verify look at the rows of the "
+            "training (rows=True), or name them (left_context=...: bos, eos, none or a text)"
         )

@@ -200,9 +200,14 @@ def print_screen(document: "Document", report: Path | None) -> None:
     word, of = outcome_word(verdict.outcome).upper(), facts.get("model", document.title)
     head = visible(f"{word}   {of}, {facts['measured']}")
     _print(_clipped(head), _console(), _COLOURS[verdict.outcome])
-    finding = ["", *_wrapped("", answers.finding, indent=2), ""]
+    found = [answers.finding]
+    if document.tested is None and document.answer not in answers.finding:
+        found.append(document.answer)
+    finding = ["", *(line for text in found for line in _wrapped("", text, indent=2)), ""]
     seen = [check.reason for check in verdict.checks if check.key == "accept_unseen_training"]
-    named = {"sure?": answers.sure[:2], "trained?": seen[:1], "next": answers.steps[:1]}
+    # The first step after a doubt is not to take it for a pass; the second is what helps.
+    steps = answers.steps[: 2 if verdict.outcome == "inconclusive" else 1]
+    named = {"sure?": answers.sure[:2], "trained?": seen[:1], "next": steps}
     below = ["", *(line for name, said in named.items() for line in _said_of(name, said))]
     below += [] if report is None else [f"{'report':<{_NAMES}}{report}"]
     notes = list(_notes(document.warnings))

@@ -362,9 +362,9 @@ class Canife(Dated):
             "round: of a round that the canary's client is in; so far: of the training up to there",
             "attainable: the most that a canary could have shown which is told in every mock "
             f"round; of the training {nats(self.attainable)}",
-            "so far: with the noise that the last attacked round left room for, held until the "
-            "next (an assumption), and clients in a round by coins at the rate of the training; it "
-            "is at least what a round alone shows at that rate",
+            "so far: composed over all rounds, assuming that the noise of each is that of the last "
+            "attacked round and that clients take part by coins at the rate of the training; at "
+            "least what a round alone shows at that rate",
             "point: as the source of the method has it, chosen on the data; no bound, and about "
             "3.9 at most of 100 mock rounds",
             "noise at most: the multiplier that the bound leaves room for, "
@@ -414,8 +414,8 @@ _LINES = {
     "round, seen": attrgetter("epsilon_round"),
 }
 _HOW = (
-    "A text is crafted whose update no client's covers, so that noise alone hides it; its client "
-    "takes part in rounds by a coin, and what is released is asked whether it was there. A bound "
+    "We craft a text whose update looks like no client's, let its client take part at random, and "
+    "test whether the released sum gives it away. A bound "
     "below the claim refutes nothing, and proves nothing; where the most that was attainable is "
     "below it too, the claim was not tested. [1]"
 )

@@ -157,11 +157,6 @@ _BESIDE_LIMIT = {
     Outcome.INCONCLUSIVE: "on both sides of",
 }
 _SEARCHES = {"best_first": "in 10 guesses", "beam": "by beam search", "greedy": "greedily"}
-# What of language models has no counterpart among the defences of the paper.
-NO_COUNTERPART = (
-    "self-supervised learning (SimCLR and MoCo in the paper) has no counterpart here: it learns "
-    "features without labels, and a language model's labels are its text"
-)
 
 
 class Defences(Dated):
@@ -360,7 +355,6 @@ class Defences(Dated):
             id="promises",
             title="What each does, and what it does not hide",
             table=Table(self.rows, _PROMISED),
-            notes=(NO_COUNTERPART,),
         )
 
     def _notes(self) -> list[str]:
@@ -579,9 +573,9 @@ _HOW = (
     "leaves open. [1]"
 )
 _ANSWERS = (
-    "greedy matches in several contexts answer to outputs that hide confidences, near copies to "
-    "methods that protect a row by its neighbours, secret tokens with loss to masks that follow "
-    "from a known hash"
+    "each defence is attacked by what it does not cover: greedy matches in several contexts where "
+    "confidences are hidden, near copies where a row is protected by its neighbours, secret tokens "
+    "with loss where a mask follows from a known hash"
 )
 _CLAIMED = (
     "epsilon claimed: at the delta of the training; where it is large it promises nothing, and the "

@@ -293,7 +293,7 @@ def test_the_report_has_a_row_a_round_and_what_it_means(audited: Path, tmp_path:
 @pytest.mark.slow
 def test_the_command_trains_judges_and_reports(posts: Path, tmp_path: Path, call: Call) -> None:
     words = (*WORDS, "--rounds", "1", "--iterations", "3")
-    done = call("canife", posts, "--out", tmp_path / "o", *words)
+    done = call("canife", posts, "--out", tmp_path / "o", "--full", *words)
     assert done.code == 0, done.err
     assert "Epsilon, round by round" in done.out
     assert (tmp_path / "o" / "report.html").exists()
