@@ -13,7 +13,7 @@ from lmexposure._style import count, in_words, listed, number, short
 from lmexposure._style import reading as in_unit
 from lmexposure.cli.console import begin, long_work, print_pairs, say, show_study, warn
 from lmexposure.cli.corpora import say_max_attainable, say_records, warn_of_share
-from lmexposure.cli.options import TAKEN, Given, asked, opened, reading, refuse_swapped
+from lmexposure.cli.options import STDIN, TAKEN, Given, asked, opened, reading, refuse_swapped
 from lmexposure.errors import CorpusError, SettingsError
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ def study(call: str, **more: object) -> Function:
     def command(*, out: Path, show_secrets: bool = False, **given: object) -> None:
         model, corpus = given.get("model"), cast("list[str]", given["corpus"])
         begin(reading(corpus) if model is None else f"loading {model}")
+        look_ahead(given["settings"], given)
         room, _, name = call.partition(":")
         function = getattr(import_module(f"lmexposure.{room}"), name)
         with long_work() as progress:
@@ -36,6 +37,14 @@ def study(call: str, **more: object) -> Function:
         show_study(out / found.NAME, show_secrets=show_secrets)
 
     return command
+
+
+def look_ahead(settings: object, data: Given) -> None:
+    """Refuse what names, files and the machine say is wrong; standard input is not read for it."""
+    from lmexposure.audit import check_ahead
+
+    known = {name: value for name, value in data.items() if value != [STDIN]}
+    check_ahead(cast("RunSettings", settings), known)
 
 
 def lines_of(path: Path | None) -> tuple[str, ...]:
@@ -54,6 +63,11 @@ def run(corpus: list[str], out: Path, settings: "RunSettings") -> None:
     """Insert canaries into CORPUS, train a model on it, measure what it gives away."""
     begin(reading(corpus))
     from lmexposure._files import only_writer
+    from lmexposure.audit import RunLog
+
+    look_ahead(settings, {"corpus": corpus})
+    if corpus != [STDIN]:
+        RunLog.open(out, settings)  # refuses another's directory
     from lmexposure.audit import (
         estimate_cost,
         preview,
@@ -97,6 +111,7 @@ def _run(corpus: "Path | list[str | Path]", out: Path, settings: "RunSettings") 
 def train(corpus: list[str], out: Path, manifest: Path | None, settings: "RunSettings") -> None:
     """Train a model on a corpus; keep the checkpoint with the lowest validation loss."""
     begin(reading(corpus))
+    look_ahead(settings, {"corpus": corpus})
     from lmexposure.audit import train_corpus
 
     with long_work() as progress:
@@ -127,6 +142,7 @@ def measure(
     """
     from lmexposure._files import only_writer
     from lmexposure._written import refuse_foreign
+    from lmexposure.audit import check_out
     from lmexposure.canaries import Manifest
     from lmexposure.studies import read_look
 
@@ -143,6 +159,9 @@ def measure(
             Manifest.read(out / "manifest.json")
         read_look(out)
         begin(f"loading {model[0] if len(model) == 1 else f'{len(model)} checkpoints'}")
+        for name in model:
+            look_ahead(settings, {"model": name, "base": base})
+        check_out(out, known)
         from lmexposure.audit import measure_checkpoints, told_wrapping
         from lmexposure.calls import measured
         from lmexposure.scoring import load_for_measuring
@@ -198,6 +217,7 @@ def sweep(  # noqa: PLR0913 - a command
     else:
         settings = cast("SweepSettings", _SWEEP.make(given))
         begin(reading(corpus))
+        look_ahead(settings, {"corpus": corpus})
         _sweep(corpus, out, settings, workers, address, prepare_alone=prepare)
 
 
@@ -274,6 +294,7 @@ def dp_check(corpus: list[str], manifest: Path | None, settings: "RunSettings") 
     lmexposure.dp_check(model, optimizer, loader).
     """
     begin(reading(corpus))
+    look_ahead(settings, {"corpus": corpus})
     from lmexposure.audit import check_private_training
     from lmexposure.studies import DP_SGD
 

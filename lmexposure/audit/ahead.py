@@ -1,0 +1,90 @@
+"""What names, files and the machine say is wrong with a study, found before torch is imported."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from lmexposure._saved_models import NEW_MODELS, check_device, check_model
+from lmexposure.audit.corpus import wrapping_of
+from lmexposure.canaries import Files, Manifest, corpus_files, layout_for, listed_files
+from lmexposure.errors import CorpusError, ModelError, ResultError
+from lmexposure.studies import (
+    CanifeStudySettings,
+    DefencesSettings,
+    IdentifierSettings,
+    Result,
+    RunSettings,
+    SweepSettings,
+    VerbatimSettings,
+)
+
+_NO_NAMES = (*NEW_MODELS, "adapter-off")
+
+
+def check_ahead(
+    settings: RunSettings
+    | SweepSettings
+    | DefencesSettings
+    | VerbatimSettings
+    | IdentifierSettings
+    | CanifeStudySettings,
+    data: Mapping[str, Any],
+) -> None:
+    """Refuse models, corpora and a device that cannot be there.
+
+    Args:
+        settings: how models are loaded and files are read; without a model in `data`, also which is
+            trained.
+        data: what a call got, by the names of its arguments; what is in memory is passed over.
+    """
+    if isinstance(settings, CanifeStudySettings):
+        run = RunSettings(text_field=settings.text_field, model=NEW_MODELS[0])
+    else:
+        sweep = settings.sweep if isinstance(settings, DefencesSettings) else settings
+        run = sweep if isinstance(sweep, RunSettings) else sweep.run
+    check_device(run.device)
+    trained = {} if "model" in data else {"model": run.model}
+    for name, model in {**trained, **data}.items():
+        if name in ("model", "base", "reference"):
+            _check_model(name, model, run)
+    for name in ("corpus", "held_out"):
+        if isinstance(data.get(name), str | Path | list | tuple):
+            by_user = isinstance(settings, CanifeStudySettings) and settings.user_field is not None
+            _check_corpus(data[name], run, rows=bool(trained), whole=not by_user)
+
+
+def _check_model(name: str, model: object, run: RunSettings) -> None:
+    """Refuse a model that is named and cannot be loaded."""
+    if not isinstance(model, str | Path) or str(model) in _NO_NAMES:
+        return
+    revision = run.revision if name != "base" else None
+    try:
+        check_model(model, revision=revision, offline=run.offline)
+    except ModelError as failure:
+        if name != "base":
+            raise
+        raise ModelError(f"no base: {failure}") from failure
+
+
+def _check_corpus(corpus: Files, run: RunSettings, *, rows: bool, whole: bool) -> None:
+    """Refuse files that are not there, or hold no text."""
+    files = corpus_files(listed_files(corpus))
+    layout = layout_for(files, run.layout, run.text_field)
+    if not whole or (rows and wrapping_of(files, settings=run) is not None):
+        return
+    if not any(text.strip() for path in files for text in layout.documents(path)):
+        raise CorpusError(
+            f"{', '.join(map(str, files))} holds no text; give files with documents in them"
+        )
+
+
+def check_out(out: str | Path | None, manifest: Manifest) -> None:
+    """Refuse, before a model is loaded, a directory with the result of another manifest."""
+    path = None if out is None else Path(out) / Result.NAME
+    if path is None or not path.exists():
+        return
+    if Result.read_alone(path).manifest_sha256 != manifest.sha256:
+        raise ResultError(
+            f"{out} holds the result of another model, manifest or settings; choose another "
+            "directory"
+        )
