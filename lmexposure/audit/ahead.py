@@ -42,15 +42,15 @@ def check_ahead(
     else:
         sweep = settings.sweep if isinstance(settings, DefencesSettings) else settings
         run = sweep if isinstance(sweep, RunSettings) else sweep.run
-    check_device(run.device)
     trained = {} if "model" in data else {"model": run.model}
-    for name, model in {**trained, **data}.items():
-        if name in ("model", "base", "reference"):
-            _check_model(name, model, run)
-    for name in ("corpus", "held_out"):
+    for name in ("corpus", "held_out"):  # first: a model there was given in the corpus' place
         if isinstance(data.get(name), str | Path | list | tuple):
             by_user = isinstance(settings, CanifeStudySettings) and settings.user_field is not None
             _check_corpus(data[name], run, rows=bool(trained), whole=not by_user)
+    check_device(run.device)
+    for name, model in {**trained, **data}.items():
+        if name in ("model", "base", "reference"):
+            _check_model(name, model, run)
 
 
 def _check_model(name: str, model: object, run: RunSettings) -> None:
