@@ -350,6 +350,9 @@ def compare_defences(
         FileError: the disk refused.
     """
     chosen = _ahead(DefencesSettings().override(settings), corpus=corpus)
+    from lmexposure.defences import check_models
+
+    check_models(chosen)
     from lmexposure.audit import silent
     from lmexposure.defences import compare_defences as made
 

@@ -245,7 +245,7 @@ MISTAKES = (
     ),
     Mistake(
         what="private training of chats without a template",
-        typed="dp-check chats.jsonl --model base",
+        typed="dp-check chats.jsonl --model base --epsilon 8",
         said="template",
         next="",
     ),

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lmexposure.audit.ahead import check_ahead, check_out
+    from lmexposure.audit.ahead import check_ahead, check_out, models_ahead
     from lmexposure.audit.context import (
         ScoringContext,
         recorded_training,

@@ -2,6 +2,7 @@
 
 from lmexposure.audit.ahead import check_ahead as check_ahead
 from lmexposure.audit.ahead import check_out as check_out
+from lmexposure.audit.ahead import models_ahead as models_ahead
 from lmexposure.audit.context import ScoringContext as ScoringContext
 from lmexposure.audit.context import recorded_training as recorded_training
 from lmexposure.audit.context import rows_beside as rows_beside

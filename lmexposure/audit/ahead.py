@@ -1,14 +1,24 @@
 """What names, files and the machine say is wrong with a study, found before torch is imported."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from lmexposure._saved_models import NEW_MODELS, check_device, check_model
 from lmexposure.audit.corpus import wrapping_of
-from lmexposure.canaries import Files, Manifest, corpus_files, layout_for, listed_files
+from lmexposure.canaries import (
+    Files,
+    Manifest,
+    corpus_files,
+    layout_for,
+    listed_files,
+    read_records,
+)
 from lmexposure.errors import CorpusError, ModelError, ResultError
 from lmexposure.studies import (
+    MOST_POPULATION,
+    POPULATION_SHARE,
     CanifeStudySettings,
     DefencesSettings,
     IdentifierSettings,
@@ -16,8 +26,11 @@ from lmexposure.studies import (
     RunSettings,
     SweepSettings,
     VerbatimSettings,
+    too_few_models,
 )
 
+# More documents change nothing of what is asked for by default.
+_MOST_COUNTED = int(MOST_POPULATION / POPULATION_SHARE)
 _NO_NAMES = (*NEW_MODELS, "adapter-off")
 
 
@@ -76,6 +89,18 @@ def _check_corpus(corpus: Files, run: RunSettings, *, rows: bool, whole: bool) -
         raise CorpusError(
             f"{', '.join(map(str, files))} holds no text; give files with documents in them"
         )
+
+
+def models_ahead(settings: SweepSettings, corpus: Files) -> str | None:
+    """What the models of a sweep are too few for; None: the gate could judge all of it."""
+    files, run = corpus_files(listed_files(corpus)), settings.run
+    layout = layout_for(files, run.layout, run.text_field)
+    if wrapping_of(files, settings=run) is None:
+        documents: Iterator[object] = (text for path in files for text in layout.documents(path))
+    else:
+        documents = read_records(files, layout=layout.name)
+    counted = sum(1 for _ in islice(documents, _MOST_COUNTED))
+    return too_few_models(settings, counted)
 
 
 def check_out(out: str | Path | None, manifest: Manifest) -> None:

@@ -237,7 +237,7 @@ COMMANDS = (
     Command(
         "defences",
         "Compare defences at one utility.",
-        work.study("defences:compare_defences", say=say),
+        work.study("defences:compare_defences", refuses="check_models", say=say),
         {
             **_FILES,
             **out_flag("The comparison; the same command goes on where it was ended."),

@@ -23,15 +23,21 @@ _WRONG, _NOT_SEEN = 1, 2  # exit codes of dp-check
 _SWEEP = TAKEN["sweep"]
 
 
-def study(call: str, **more: object) -> Function:
-    """A command that is one call of the library, "room:function", and shows the study it gives."""
+def study(call: str, *, refuses: str = "", **more: object) -> Function:
+    """A command that is one call of the library, "room:function", and shows the study it gives.
+
+    What `refuses` names in the room needs no torch, and refuses settings before that is imported.
+    """
 
     def command(*, out: Path, show_secrets: bool = False, **given: object) -> None:
         model, corpus = given.get("model"), cast("list[str]", given["corpus"])
         begin(reading(corpus) if model is None else f"loading {model}")
         look_ahead(given["settings"], given)
         room, _, name = call.partition(":")
-        function = getattr(import_module(f"lmexposure.{room}"), name)
+        home = import_module(f"lmexposure.{room}")
+        if refuses:
+            getattr(home, refuses)(given["settings"])
+        function = getattr(home, name)
         with long_work() as progress:
             found = function(out=out, progress=progress, **given, **more)
         show_study(out / found.NAME, show_secrets=show_secrets)
@@ -218,6 +224,10 @@ def sweep(  # noqa: PLR0913 - a command
         settings = cast("SweepSettings", _SWEEP.make(given))
         begin(reading(corpus))
         look_ahead(settings, {"corpus": corpus})
+        from lmexposure.audit import models_ahead
+
+        if (too_few := models_ahead(settings, corpus)) is not None:
+            warn(too_few)
         _sweep(corpus, out, settings, workers, address, prepare_alone=prepare)
 
 
