@@ -59,9 +59,16 @@ def no_device(device: str, why: str = "") -> SettingsError:
 
 
 def check_model(
-    name: str | os.PathLike[str], *, revision: str | None = None, offline: bool = False
+    name: str | os.PathLike[str],
+    *,
+    revision: str | None = None,
+    offline: bool = False,
+    chats: bool = False,
 ) -> None:
-    """Refuse what is no model with a tokenizer, as far as its files and the hub say."""
+    """Refuse what is no model with a tokenizer, or, for chats, with no chat template beside it.
+
+    Only as far as its files and the hub say so.
+    """
     name = os.fspath(name)
     if not is_directory(name):
         if not _is_cached(name, revision):
@@ -73,6 +80,11 @@ def check_model(
         place = tokenizer_place(Path(name), base)
     if Path(place).is_dir() and not _has_tokenizer(Path(place)):
         raise no_tokenizer(place)
+    if chats and Path(place).is_dir() and not _has_template(Path(place)):
+        raise ModelError(
+            f"the tokenizer of {place!r} has no chat template, which chats need; give the file "
+            "chat_template.jinja of the training (chat_template=...), or put it into that directory"
+        )
 
 
 def is_directory(name: str) -> bool:
@@ -233,6 +245,16 @@ def _has_tokenizer(path: Path) -> bool:
         return "tokenizer_class" in json.loads(read_bytes(path / "config.json"))
     except (OSError, ValueError, RecursionError):
         return True  # the config is refused later, by its own name
+
+
+def _has_template(path: Path) -> bool:
+    """Whether a tokenizer's files have a chat template, or may have."""
+    if next(path.glob("*chat_template*"), None) is not None:
+        return True
+    try:
+        return b'"chat_template"' in read_bytes(path / "tokenizer_config.json")
+    except OSError:
+        return False
 
 
 def no_tokenizer(name: str) -> ModelError:

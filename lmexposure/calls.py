@@ -94,6 +94,9 @@ def _ahead(settings: AnySettings, **data: object) -> AnySettings:
     """Settings of a call whose data could be there, as far as that is known before torch."""
     from lmexposure.audit import check_ahead
 
+    out = data.get("out")
+    if out is not None and (not isinstance(out, str | Path) or not str(out)):
+        raise SettingsError(f"out={out!r} is no path; give a directory, or None to leave nothing")
     check_ahead(settings, data)
     return settings
 
@@ -102,8 +105,6 @@ def _made(
     made: Callable[..., AnyStudy], *data: object, out: str | Path | None, **asked: object
 ) -> AnyStudy:
     """A study, in a directory that goes away where nothing is to be left."""
-    if out is not None and (not isinstance(out, str | Path) or not str(out)):
-        raise SettingsError(f"out={out!r} is no path; give a directory, or None to leave nothing")
     if out is not None:
         return made(*data, out=out, **asked)
     with tempfile.TemporaryDirectory(prefix="lmexposure-") as passing:
@@ -142,7 +143,7 @@ def run(
             there.
         FileError: the disk refused.
     """
-    chosen = _ahead(RunSettings().override(settings), corpus=corpus)
+    chosen = _ahead(RunSettings().override(settings), corpus=corpus, out=out)
     from lmexposure.audit import run as made
     from lmexposure.audit import silent
 
@@ -308,7 +309,7 @@ def sweep(
             again.
         FileError: the disk refused.
     """
-    chosen = _ahead(SweepSettings().override(settings), corpus=corpus)
+    chosen = _ahead(SweepSettings().override(settings), corpus=corpus, out=out)
     from lmexposure.audit import silent
     from lmexposure.sweeps import sweep as made
 
@@ -349,7 +350,7 @@ def compare_defences(
         ResultError: as for `sweep`.
         FileError: the disk refused.
     """
-    chosen = _ahead(DefencesSettings().override(settings), corpus=corpus)
+    chosen = _ahead(DefencesSettings().override(settings), corpus=corpus, out=out)
     from lmexposure.defences import check_models
 
     check_models(chosen)
@@ -413,6 +414,7 @@ def verbatim(  # noqa: PLR0913 - its data; each may be left out
         corpus=corpus,
         reference=reference,
         held_out=held_out,
+        out=out,
     )
     from lmexposure.audit import silent
     from lmexposure.regurgitation import verbatim as made
@@ -482,6 +484,7 @@ def identifiers(
         corpus=corpus,
         base=base,
         held_out=held_out,
+        out=out,
     )
     from lmexposure.audit import natural_identifiers, silent
 
@@ -520,7 +523,7 @@ def canife(
 
     Source: CANIFE, ICLR 2023.
     """
-    chosen = _ahead(CanifeStudySettings().override(settings), corpus=corpus)
+    chosen = _ahead(CanifeStudySettings().override(settings), corpus=corpus, out=out)
     from lmexposure.federated import canife_audit
 
     return _made(

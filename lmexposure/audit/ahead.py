@@ -10,6 +10,7 @@ from lmexposure.audit.corpus import wrapping_of
 from lmexposure.canaries import (
     Files,
     Manifest,
+    Wrapping,
     corpus_files,
     layout_for,
     listed_files,
@@ -56,39 +57,45 @@ def check_ahead(
         sweep = settings.sweep if isinstance(settings, DefencesSettings) else settings
         run = sweep if isinstance(sweep, RunSettings) else sweep.run
     trained = {} if "model" in data else {"model": run.model}
+    chats, manifest, out = False, data.get("manifest"), data.get("out")
+    # Only a manifest says how its corpus is read, and a study goes on without the files.
+    known = manifest is not None or (out is not None and (Path(out) / "manifest.json").exists())
     for name in ("corpus", "held_out"):  # first: a model there was given in the corpus' place
-        if isinstance(data.get(name), str | Path | list | tuple):
+        if not known and isinstance(data.get(name), str | Path | list | tuple):
             by_user = isinstance(settings, CanifeStudySettings) and settings.user_field is not None
-            _check_corpus(data[name], run, rows=bool(trained), whole=not by_user)
+            wrapping = _check_corpus(data[name], run, rows=bool(trained), whole=not by_user)
+            chats |= wrapping is not None and wrapping.rendering == "chat"
     check_device(run.device)
+    chats &= run.chat_template is None
     for name, model in {**trained, **data}.items():
         if name in ("model", "base", "reference"):
-            _check_model(name, model, run)
+            _check_model(name, model, run, chats=chats)
 
 
-def _check_model(name: str, model: object, run: RunSettings) -> None:
+def _check_model(name: str, model: object, run: RunSettings, *, chats: bool) -> None:
     """Refuse a model that is named and cannot be loaded."""
     if not isinstance(model, str | Path) or str(model) in _NO_NAMES:
         return
     revision = run.revision if name != "base" else None
     try:
-        check_model(model, revision=revision, offline=run.offline)
+        check_model(model, revision=revision, offline=run.offline, chats=chats)
     except ModelError as failure:
         if name != "base":
             raise
         raise ModelError(f"no base: {failure}") from failure
 
 
-def _check_corpus(corpus: Files, run: RunSettings, *, rows: bool, whole: bool) -> None:
-    """Refuse files that are not there, or hold no text."""
+def _check_corpus(corpus: Files, run: RunSettings, *, rows: bool, whole: bool) -> Wrapping | None:
+    """Refuse files that are not there, or hold no text; how rows are made of records."""
     files = corpus_files(listed_files(corpus))
     layout = layout_for(files, run.layout, run.text_field)
-    if not whole or (rows and wrapping_of(files, settings=run) is not None):
-        return
-    if not any(text.strip() for path in files for text in layout.documents(path)):
+    wrapping = wrapping_of(files, settings=run) if rows and whole else None
+    texts = (text for path in files for text in layout.documents(path))
+    if whole and wrapping is None and not any(text.strip() for text in texts):
         raise CorpusError(
             f"{', '.join(map(str, files))} holds no text; give files with documents in them"
         )
+    return wrapping
 
 
 def models_ahead(settings: SweepSettings, corpus: Files) -> str | None:

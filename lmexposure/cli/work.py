@@ -32,7 +32,7 @@ def study(call: str, *, refuses: str = "", **more: object) -> Function:
     def command(*, out: Path, show_secrets: bool = False, **given: object) -> None:
         model, corpus = given.get("model"), cast("list[str]", given["corpus"])
         begin(reading(corpus) if model is None else f"loading {model}")
-        look_ahead(given["settings"], given)
+        look_ahead(given["settings"], {"out": out, **given})
         room, _, name = call.partition(":")
         home = import_module(f"lmexposure.{room}")
         if refuses:
@@ -71,7 +71,7 @@ def run(corpus: list[str], out: Path, settings: "RunSettings") -> None:
     from lmexposure._files import only_writer
     from lmexposure.audit import RunLog
 
-    look_ahead(settings, {"corpus": corpus})
+    look_ahead(settings, {"corpus": corpus, "out": out})
     if corpus != [STDIN]:
         RunLog.open(out, settings)  # refuses another's directory
     from lmexposure.audit import (
@@ -117,7 +117,7 @@ def _run(corpus: "Path | list[str | Path]", out: Path, settings: "RunSettings") 
 def train(corpus: list[str], out: Path, manifest: Path | None, settings: "RunSettings") -> None:
     """Train a model on a corpus; keep the checkpoint with the lowest validation loss."""
     begin(reading(corpus))
-    look_ahead(settings, {"corpus": corpus})
+    look_ahead(settings, {"corpus": corpus, "manifest": manifest})
     from lmexposure.audit import train_corpus
 
     with long_work() as progress:
@@ -223,10 +223,10 @@ def sweep(  # noqa: PLR0913 - a command
     else:
         settings = cast("SweepSettings", _SWEEP.make(given))
         begin(reading(corpus))
-        look_ahead(settings, {"corpus": corpus})
+        look_ahead(settings, {"corpus": corpus, "out": out})
         from lmexposure.audit import models_ahead
 
-        if (too_few := models_ahead(settings, corpus)) is not None:
+        if not out.exists() and (too_few := models_ahead(settings, corpus)) is not None:
             warn(too_few)
         _sweep(corpus, out, settings, workers, address, prepare_alone=prepare)
 
@@ -304,7 +304,7 @@ def dp_check(corpus: list[str], manifest: Path | None, settings: "RunSettings") 
     lmexposure.dp_check(model, optimizer, loader).
     """
     begin(reading(corpus))
-    look_ahead(settings, {"corpus": corpus})
+    look_ahead(settings, {"corpus": corpus, "manifest": manifest})
     from lmexposure.audit import check_private_training
     from lmexposure.studies import DP_SGD
 
