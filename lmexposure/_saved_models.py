@@ -266,7 +266,7 @@ def no_tokenizer(name: str) -> ModelError:
 
 
 def _is_cached(name: str, revision: str | None) -> bool:
-    """Whether the local cache has a hub model, so that nobody need be asked beforehand."""
+    """Whether the local cache has a hub model, which then answers for it."""
     from huggingface_hub import try_to_load_from_cache
 
     files = ("config.json", ADAPTER_CONFIG)

@@ -114,7 +114,7 @@ MISTAKES = (
     Mistake(
         what="a corpus in place of the manifest",
         typed="measure base corpus.txt --out new",
-        said="corpus.txt is a corpus, and stands where the manifest belongs",
+        said="corpus.txt is a corpus, and a manifest is asked for",
         next="give manifest.json",
     ),
     Mistake(
@@ -139,13 +139,13 @@ MISTAKES = (
     Mistake(
         what="model and corpus swapped",
         typed="verbatim corpus.txt base --out new",
-        said="base is a model, and stands where the corpus belongs",
+        said="base is a model, and a corpus is asked for",
         next="give files of text there",
     ),
     Mistake(
         what="a manifest in place of the corpus",
         typed="run canaried/manifest.json --out new",
-        said="is a manifest, and stands where the corpus belongs",
+        said="is a manifest, and a corpus is asked for",
         next="give its files, such as 'canaried/corpus/*'",
     ),
     Mistake(
@@ -259,8 +259,8 @@ MISTAKES = (
     ),
     Mistake(
         what="more canaries than the corpus bears",
-        typed="insert corpus.txt --format pin --canaries 2000 --out new",
-        said="the canaries are 97 % of the corpus' bytes",
+        typed="insert corpus.txt --format pin --canaries 500 --out new",
+        said="% of the corpus' bytes",
         next="or take more text",
         code=0,
     ),

@@ -265,9 +265,7 @@ class Manifest:
         if path.suffix in _OF_CORPORA and not is_manifest(path):
             near = (home / ManifestFile.NAME for home in path.parents[:2])
             way = next(filter(Path.is_file, near), "manifest.json, which insertion wrote")
-            raise ManifestError(
-                f"{path} is a corpus, and stands where the manifest belongs; give {way}"
-            )
+            raise ManifestError(f"{path} is a corpus, and a manifest is asked for; give {way}")
         file = ManifestFile.parse(content, path)
         try:
             return file.manifest()

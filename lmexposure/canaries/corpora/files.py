@@ -121,14 +121,14 @@ def _refuse_others(sources: Sequence[Path]) -> None:
     for path in sources:
         if holds_model(path):
             raise CorpusError(
-                f"{path} is a model, and stands where the corpus belongs; give files of text "
+                f"{path} is a model, and a corpus is asked for; give files of text "
                 "there, and the model in its own place"
             )
         if path.suffix == ".json" and is_manifest(path):
             inserted = path.with_name("corpus")
             files = f", such as '{inserted}/*'" if inserted.is_dir() else ""
             raise CorpusError(
-                f"{path} is a manifest, and stands where the corpus belongs; give its files{files}"
+                f"{path} is a manifest, and a corpus is asked for; give its files{files}"
             )
 
 
