@@ -15,11 +15,12 @@ import typer
 from typer.core import TyperCommand
 
 from lmexposure import __version__
+from lmexposure._saved_models import is_manifest
 from lmexposure._settings import Function
 from lmexposure._style import visible
 from lmexposure.cli.commands import COMMANDS, Command
 from lmexposure.cli.console import listen, show_in
-from lmexposure.cli.options import FILES, OTHER, TAKEN, Parameter, is_manifest
+from lmexposure.cli.options import FILES, OTHER, TAKEN, Parameter
 from lmexposure.core import THRESHOLDS
 from lmexposure.studies import (
     CANIFE,

@@ -358,7 +358,7 @@ def _against_rate(group: _Group, text: _Text, most: float) -> tuple[Outcome, str
 
 
 def _models_for(among: int, share: float, most: float = 0.0) -> int:
-    """Models that it takes to judge the worst of the texts of a group at a share of the significance."""
+    """Models that it takes to judge the worst of a group of texts at a share of significance."""
     for models in range(2, _FARTHEST):
         had = _fewest(models, among)
         certain = (share / among) ** (1 / had)
