@@ -90,14 +90,13 @@ def _shown_default(told: Setting) -> object:
     return DefaultByModel(told.usual) if by_model else told.default
 
 
-def _ahead(settings: AnySettings, **data: object) -> AnySettings:
+def _ahead(settings: AnySettings, *, out: str | Path | None = None, **data: object) -> AnySettings:
     """Settings of a call whose data could be there, as far as that is known before torch."""
     from lmexposure.audit import check_ahead
 
-    out = data.get("out")
     if out is not None and (not isinstance(out, str | Path) or not str(out)):
         raise SettingsError(f"out={out!r} is no path; give a directory, or None to leave nothing")
-    check_ahead(settings, data)
+    check_ahead(settings, out=out, **data)
     return settings
 
 

@@ -1,9 +1,9 @@
 """What names, files and the machine say is wrong with a study, found before torch is imported."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from lmexposure._saved_models import NEW_MODELS, check_device, check_model
 from lmexposure.audit.corpus import wrapping_of
@@ -35,54 +35,56 @@ _MOST_COUNTED = int(MOST_POPULATION / POPULATION_SHARE)
 _NO_NAMES = (*NEW_MODELS, "adapter-off")
 
 
-def check_ahead(
+def check_ahead(  # noqa: PLR0913 - the data of any call
     settings: RunSettings
     | SweepSettings
     | DefencesSettings
     | VerbatimSettings
     | IdentifierSettings
     | CanifeStudySettings,
-    data: Mapping[str, Any],
+    *,
+    model: object = None,
+    base: object = None,
+    reference: object = None,
+    corpus: object = None,
+    held_out: object = None,
+    manifest: object = None,
+    out: object = None,
+    **_: object,
 ) -> None:
-    """Refuse models, corpora and a device that cannot be there.
+    """Refuse models, corpora and a device that cannot be there, by what a call got.
 
-    Args:
-        settings: how models are loaded and files are read; without a model in `data`, also which is
-            trained.
-        data: what a call got, by the names of its arguments; what is in memory is passed over.
+    Without a model that of the settings is trained. What is in memory is passed over, and so is
+    what is no model and no corpus.
     """
     if isinstance(settings, CanifeStudySettings):
         run = RunSettings(text_field=settings.text_field, model=NEW_MODELS[0])
     else:
         sweep = settings.sweep if isinstance(settings, DefencesSettings) else settings
         run = sweep if isinstance(sweep, RunSettings) else sweep.run
-    trained = {} if "model" in data else {"model": run.model}
-    chats, manifest, out = False, data.get("manifest"), data.get("out")
     # Only a manifest says how its corpus is read, and a study goes on without the files.
-    known = manifest is not None or (out is not None and (Path(out) / "manifest.json").exists())
-    for name in ("corpus", "held_out"):  # first: a model there was given in the corpus' place
-        if not known and isinstance(data.get(name), str | Path | list | tuple):
+    begun = isinstance(out, str | Path) and (Path(out) / "manifest.json").exists()
+    known = manifest is not None or begun
+    chats = False
+    for files in (corpus, held_out):  # first: a model there was given in the corpus' place
+        if not known and isinstance(files, str | Path | list | tuple):
             by_user = isinstance(settings, CanifeStudySettings) and settings.user_field is not None
-            wrapping = _check_corpus(data[name], run, rows=bool(trained), whole=not by_user)
+            wrapping = _check_corpus(files, run, rows=model is None, whole=not by_user)
             chats |= wrapping is not None and wrapping.rendering == "chat"
     check_device(run.device)
     chats &= run.chat_template is None
-    for name, model in {**trained, **data}.items():
-        if name in ("model", "base", "reference"):
-            _check_model(name, model, run, chats=chats)
-
-
-def _check_model(name: str, model: object, run: RunSettings, *, chats: bool) -> None:
-    """Refuse a model that is named and cannot be loaded."""
-    if not isinstance(model, str | Path) or str(model) in _NO_NAMES:
-        return
-    revision = run.revision if name != "base" else None
+    _check_model(run.model if model is None else model, run, chats=chats)
+    _check_model(reference, run)
     try:
-        check_model(model, revision=revision, offline=run.offline, chats=chats)
+        _check_model(base, replace(run, revision=None))
     except ModelError as failure:
-        if name != "base":
-            raise
         raise ModelError(f"no base: {failure}") from failure
+
+
+def _check_model(model: object, run: RunSettings, *, chats: bool = False) -> None:
+    """Refuse a model that is named and cannot be loaded."""
+    if isinstance(model, str | Path) and str(model) not in _NO_NAMES:
+        check_model(model, revision=run.revision, offline=run.offline, chats=chats)
 
 
 def _check_corpus(corpus: Files, run: RunSettings, *, rows: bool, whole: bool) -> Wrapping | None:

@@ -29,28 +29,30 @@ def study(call: str, *, refuses: str = "", **more: object) -> Function:
     What `refuses` names in the room needs no torch, and refuses settings before that is imported.
     """
 
-    def command(*, out: Path, show_secrets: bool = False, **given: object) -> None:
+    def command(
+        *, out: Path, settings: object, show_secrets: bool = False, **given: object
+    ) -> None:
         model, corpus = given.get("model"), cast("list[str]", given["corpus"])
         begin(reading(corpus) if model is None else f"loading {model}")
-        look_ahead(given["settings"], {"out": out, **given})
+        look_ahead(settings, out=out, **given)
         room, _, name = call.partition(":")
         home = import_module(f"lmexposure.{room}")
         if refuses:
-            getattr(home, refuses)(given["settings"])
+            getattr(home, refuses)(settings)
         function = getattr(home, name)
         with long_work() as progress:
-            found = function(out=out, progress=progress, **given, **more)
+            found = function(out=out, settings=settings, progress=progress, **given, **more)
         show_study(out / found.NAME, show_secrets=show_secrets)
 
     return command
 
 
-def look_ahead(settings: object, data: Given) -> None:
+def look_ahead(settings: object, *, corpus: object = None, **data: object) -> None:
     """Refuse what names, files and the machine say is wrong; standard input is not read for it."""
     from lmexposure.audit import check_ahead
 
-    known = {name: value for name, value in data.items() if value != [STDIN]}
-    check_ahead(cast("RunSettings", settings), known)
+    known = None if corpus == [STDIN] else corpus
+    check_ahead(cast("RunSettings", settings), corpus=known, **data)
 
 
 def lines_of(path: Path | None) -> tuple[str, ...]:
@@ -71,7 +73,7 @@ def run(corpus: list[str], out: Path, settings: "RunSettings") -> None:
     from lmexposure._files import only_writer
     from lmexposure.audit import RunLog
 
-    look_ahead(settings, {"corpus": corpus, "out": out})
+    look_ahead(settings, corpus=corpus, out=out)
     if corpus != [STDIN]:
         RunLog.open(out, settings)  # refuses another's directory
     from lmexposure.audit import (
@@ -117,7 +119,7 @@ def _run(corpus: "Path | list[str | Path]", out: Path, settings: "RunSettings") 
 def train(corpus: list[str], out: Path, manifest: Path | None, settings: "RunSettings") -> None:
     """Train a model on a corpus; keep the checkpoint with the lowest validation loss."""
     begin(reading(corpus))
-    look_ahead(settings, {"corpus": corpus, "manifest": manifest})
+    look_ahead(settings, corpus=corpus, manifest=manifest)
     from lmexposure.audit import train_corpus
 
     with long_work() as progress:
@@ -166,7 +168,7 @@ def measure(
         read_look(out)
         begin(f"loading {model[0] if len(model) == 1 else f'{len(model)} checkpoints'}")
         for name in model:
-            look_ahead(settings, {"model": name, "base": base})
+            look_ahead(settings, model=name, base=base)
         check_out(out, known)
         from lmexposure.audit import measure_checkpoints, told_wrapping
         from lmexposure.calls import measured
@@ -223,7 +225,7 @@ def sweep(  # noqa: PLR0913 - a command
     else:
         settings = cast("SweepSettings", _SWEEP.make(given))
         begin(reading(corpus))
-        look_ahead(settings, {"corpus": corpus, "out": out})
+        look_ahead(settings, corpus=corpus, out=out)
         from lmexposure.audit import models_ahead
 
         if not out.exists() and (too_few := models_ahead(settings, corpus)) is not None:
@@ -304,7 +306,7 @@ def dp_check(corpus: list[str], manifest: Path | None, settings: "RunSettings") 
     lmexposure.dp_check(model, optimizer, loader).
     """
     begin(reading(corpus))
-    look_ahead(settings, {"corpus": corpus, "manifest": manifest})
+    look_ahead(settings, corpus=corpus, manifest=manifest)
     from lmexposure.audit import check_private_training
     from lmexposure.studies import DP_SGD
 
