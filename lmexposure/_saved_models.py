@@ -27,34 +27,28 @@ _SHOWN = 3
 _HUB_SECONDS = 10.0  # for the hub to answer, the second try too
 _HUB_TRIES = 2
 # Where a driver of NVIDIA's or AMD's has its devices, also in a container and under Windows.
+_DEVICES = Path("/dev")
 _GPUS = ("nvidia*", "nvhost*", "nvgpu*", "nvmap", "kfd", "dxg")
 
 
 def check_device(device: str) -> None:
     """Refuse a device that this machine cannot have; whether it has it, torch knows."""
     kind = device.partition(":")[0]
-    why = ""
-    if kind == "mps" and sys.platform != "darwin":
-        why = "it is of Apple's machines"
-    elif kind == "cuda" and sys.platform == "darwin":
-        why = "Apple's machines have mps"
-    elif kind == "cuda" and importlib.metadata.version("torch").endswith("+cpu"):
-        why = "this torch is built for the CPU alone"
-    elif kind == "cuda" and sys.platform == "linux" and not _gpu_files():
-        why = "no GPU is in /dev"
-    if why:
-        raise no_device(device, why)
+    here = True
+    if kind == "mps":
+        here = sys.platform == "darwin"
+    elif kind == "cuda" and sys.platform == "linux":
+        built = not importlib.metadata.version("torch").endswith("+cpu")
+        here = built and any(next(_DEVICES.glob(pattern), None) for pattern in _GPUS)
+    if not here:
+        raise no_device(device)
 
 
-def _gpu_files() -> list[Path]:
-    return [found for pattern in _GPUS for found in Path("/dev").glob(pattern)]
-
-
-def no_device(device: str, why: str = "") -> SettingsError:
+def no_device(device: str) -> SettingsError:
     """What is said of a device that is not here."""
     return SettingsError(
-        f"device={device!r} is not available here{': ' * bool(why)}{why}; use 'cpu', or 'cuda' on "
-        "a machine with a GPU and a torch built for it"
+        f"device={device!r} is not available here; use 'cpu', or 'cuda' on a machine with a GPU "
+        "and a torch built for it"
     )
 
 
@@ -108,7 +102,7 @@ def _of_file(path: Path) -> str:
         return f"is a file; give the directory that holds it, {str(path.parent)!r}"
     if is_manifest(path):
         return "is a manifest; give the directory of the model, and the manifest in its place"
-    return "is a file; give the directory that holds it, which save_pretrained wrote"
+    return "is a file; give a directory that save_pretrained wrote"
 
 
 def manifest_at(path: str | os.PathLike[str]) -> Path:

@@ -8,6 +8,7 @@ from pathlib import Path
 from lmexposure._saved_models import NEW_MODELS, check_device, check_model
 from lmexposure.audit.corpus import wrapping_of
 from lmexposure.canaries import (
+    FileCorpus,
     Files,
     Manifest,
     Wrapping,
@@ -92,6 +93,7 @@ def _check_corpus(corpus: Files, run: RunSettings, *, rows: bool, whole: bool) -
     files = corpus_files(listed_files(corpus))
     layout = layout_for(files, run.layout, run.text_field)
     wrapping = wrapping_of(files, settings=run) if rows and whole else None
+    FileCorpus(files, layout)  # refuses directories and pipes
     texts = (text for path in files for text in layout.documents(path))
     if whole and wrapping is None and not any(text.strip() for text in texts):
         raise CorpusError(

@@ -186,7 +186,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"max_content_width": _width(), "terminal_width": _width()},
     epilog="Begin with: lmexposure demo --quick\n\n"
-    "Exit codes: 0 pass, 1 leak, 2 inconclusive, 3 error, 130 Ctrl-C, 141 closed pipe.",
+    "Exit codes: 0 pass, 1 leak, 2 inconclusive, 3 error, 130 Ctrl-C.",
 )
 
 
