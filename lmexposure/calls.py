@@ -44,6 +44,15 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., object])
 AnyStudy = TypeVar("AnyStudy", bound=Study)
+AnySettings = TypeVar(
+    "AnySettings",
+    RunSettings,
+    SweepSettings,
+    DefencesSettings,
+    VerbatimSettings,
+    IdentifierSettings,
+    CanifeStudySettings,
+)
 _OF_LOADING = [n for n, told in settings_taken(RunSettings).items() if told.panel == MACHINE]
 _OF_MEASUREMENTS = settings_for("measure", RunSettings)
 
@@ -81,12 +90,20 @@ def _shown_default(told: Setting) -> object:
     return DefaultByModel(told.usual) if by_model else told.default
 
 
+def _ahead(settings: AnySettings, *, out: str | Path | None = None, **data: object) -> AnySettings:
+    """Settings of a call whose data could be there, as far as that is known before torch."""
+    from lmexposure.audit import check_ahead
+
+    if out is not None and (not isinstance(out, str | Path) or not str(out)):
+        raise SettingsError(f"out={out!r} is no path; give a directory, or None to leave nothing")
+    check_ahead(settings, out=out, **data)
+    return settings
+
+
 def _made(
     made: Callable[..., AnyStudy], *data: object, out: str | Path | None, **asked: object
 ) -> AnyStudy:
     """A study, in a directory that goes away where nothing is to be left."""
-    if out is not None and (not isinstance(out, str | Path) or not str(out)):
-        raise SettingsError(f"out={out!r} is no path; give a directory, or None to leave nothing")
     if out is not None:
         return made(*data, out=out, **asked)
     with tempfile.TemporaryDirectory(prefix="lmexposure-") as passing:
@@ -125,6 +142,7 @@ def run(
             there.
         FileError: the disk refused.
     """
+    chosen = _ahead(RunSettings().override(settings), corpus=corpus, out=out)
     from lmexposure.audit import run as made
     from lmexposure.audit import silent
 
@@ -132,7 +150,7 @@ def run(
         made,
         corpus,
         out=out,
-        settings=RunSettings().override(settings),
+        settings=chosen,
         progress=progress or silent,
     )
 
@@ -214,16 +232,21 @@ def measured(
     settings: RunSettings,
     base: Any = None,
     validation: "Validation | None" = None,
+    out: str | Path | None = None,
     **more: Any,
 ) -> "Result":
     """As `measure`, with the settings in a record: a model that is named is loaded by them."""
-    from lmexposure.audit import measure as made
-    from lmexposure.audit import recorded_training, told_wrapping
+    from lmexposure.audit import check_out
     from lmexposure.canaries import Manifest
-    from lmexposure.scoring import load_base, load_for_measuring
 
     named = isinstance(model, str | Path)
     inserted = Manifest.of(manifest)
+    _ahead(settings, model=model, base=base)
+    check_out(out, inserted)
+    from lmexposure.audit import measure as made
+    from lmexposure.audit import recorded_training, told_wrapping
+    from lmexposure.scoring import load_base, load_for_measuring
+
     if validation is None and named:
         validation = recorded_training(model, inserted)
     return made(
@@ -233,6 +256,7 @@ def measured(
         validation=validation,
         base=load_base(base, settings) if isinstance(base, str) else base,
         wrapping=told_wrapping(inserted, settings),
+        out=out,
         **more,
     )
 
@@ -284,6 +308,7 @@ def sweep(
             again.
         FileError: the disk refused.
     """
+    chosen = _ahead(SweepSettings().override(settings), corpus=corpus, out=out)
     from lmexposure.audit import silent
     from lmexposure.sweeps import sweep as made
 
@@ -291,7 +316,7 @@ def sweep(
         made,
         corpus,
         out=out,
-        settings=SweepSettings().override(settings),
+        settings=chosen,
         workers=workers,
         address=address,
         progress=progress or silent,
@@ -324,6 +349,10 @@ def compare_defences(
         ResultError: as for `sweep`.
         FileError: the disk refused.
     """
+    chosen = _ahead(DefencesSettings().override(settings), corpus=corpus, out=out)
+    from lmexposure.defences import check_models
+
+    check_models(chosen)
     from lmexposure.audit import silent
     from lmexposure.defences import compare_defences as made
 
@@ -331,7 +360,7 @@ def compare_defences(
         made,
         corpus,
         out=out,
-        settings=DefencesSettings().override(settings),
+        settings=chosen,
         workers=workers,
         address=address,
         progress=progress or silent,
@@ -378,6 +407,14 @@ def verbatim(  # noqa: PLR0913 - its data; each may be left out
             installed.
         FileError: the disk refused, or something in `out` has a name that the look writes.
     """
+    chosen = _ahead(
+        VerbatimSettings().override(settings),
+        model=model,
+        corpus=corpus,
+        reference=reference,
+        held_out=held_out,
+        out=out,
+    )
     from lmexposure.audit import silent
     from lmexposure.regurgitation import verbatim as made
 
@@ -390,7 +427,7 @@ def verbatim(  # noqa: PLR0913 - its data; each may be left out
         reference=reference,
         held_out=held_out,
         prompts=prompts,
-        settings=VerbatimSettings().override(settings),
+        settings=chosen,
         progress=progress or silent,
     )
 
@@ -438,10 +475,18 @@ def identifiers(
 
     Source: Natural identifiers, ICLR 2026.
     """
-    from lmexposure.audit import natural_identifiers, silent
-
     if isinstance(formats, str):
         raise SettingsError(f"formats={formats!r} must be a list, such as [{formats!r}]")
+    chosen = _ahead(
+        IdentifierSettings().override(settings),
+        model=model,
+        corpus=corpus,
+        base=base,
+        held_out=held_out,
+        out=out,
+    )
+    from lmexposure.audit import natural_identifiers, silent
+
     return natural_identifiers(
         model,
         corpus,
@@ -449,7 +494,7 @@ def identifiers(
         base=base,
         held_out=held_out,
         out=out,
-        settings=IdentifierSettings().override(settings),
+        settings=chosen,
         progress=progress or silent,
     )
 
@@ -477,12 +522,13 @@ def canife(
 
     Source: CANIFE, ICLR 2023.
     """
+    chosen = _ahead(CanifeStudySettings().override(settings), corpus=corpus, out=out)
     from lmexposure.federated import canife_audit
 
     return _made(
         canife_audit,
         corpus,
         out=out,
-        settings=CanifeStudySettings().override(settings),
+        settings=chosen,
         progress=progress,
     )

@@ -76,7 +76,7 @@ def test_an_interrupt_leaves_no_directory(
     made = {"canife": "canife_audit"}.get(call, call)
     monkeypatch.setattr(f"lmexposure.{homes[call]}.{made}", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        getattr(lx, call)(*["a.txt"] * (1 + (call == "verbatim")))
+        getattr(lx, call)(*["lstm"] * (call == "verbatim"), __file__)
     assert [path.parent for path in seen] == [tmp_path]
     assert seen[0].name.startswith("lmexposure-")
     assert not list(tmp_path.iterdir())

@@ -26,6 +26,7 @@ FLOORS = {
     "_validate": 1,
     "_written": 1,
     "_files": 2,
+    "_saved_models": 3,
     "_types": 2,
     "_forecast": 2,
     "_settings": 3,

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from lmexposure.audit.ahead import check_ahead, check_out, models_ahead
     from lmexposure.audit.context import (
         ScoringContext,
         recorded_training,
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
         share_warning,
         wrapping_of,
     )
-    from lmexposure.audit.directory import refuse_foreign
+    from lmexposure.audit.directory import RunLog, refuse_foreign
     from lmexposure.audit.identifier_comparison import natural_identifiers
     from lmexposure.audit.kinds import refuse_kinds_of_run
     from lmexposure.audit.measurement import measure, measure_checkpoints

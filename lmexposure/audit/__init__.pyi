@@ -1,5 +1,8 @@
 """Made by scripts/stubs of the face, and of what is declared of settings."""
 
+from lmexposure.audit.ahead import check_ahead as check_ahead
+from lmexposure.audit.ahead import check_out as check_out
+from lmexposure.audit.ahead import models_ahead as models_ahead
 from lmexposure.audit.context import ScoringContext as ScoringContext
 from lmexposure.audit.context import recorded_training as recorded_training
 from lmexposure.audit.context import rows_beside as rows_beside
@@ -12,6 +15,7 @@ from lmexposure.audit.corpus import plan_of as plan_of
 from lmexposure.audit.corpus import preview as preview
 from lmexposure.audit.corpus import share_warning as share_warning
 from lmexposure.audit.corpus import wrapping_of as wrapping_of
+from lmexposure.audit.directory import RunLog as RunLog
 from lmexposure.audit.directory import refuse_foreign as refuse_foreign
 from lmexposure.audit.identifier_comparison import natural_identifiers as natural_identifiers
 from lmexposure.audit.kinds import refuse_kinds_of_run as refuse_kinds_of_run

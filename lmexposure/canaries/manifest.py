@@ -15,6 +15,7 @@ from pydantic import ConfigDict, Field, WithJsonSchema, field_validator
 
 from lmexposure._files import PRIVATE, content_hash, read_bytes
 from lmexposure._record import FileRecord, JsonTable
+from lmexposure._saved_models import is_manifest, manifest_at
 from lmexposure._style import count, listed, visible
 from lmexposure._types import BigInteger, Count, Found, Matching, Rows
 from lmexposure._validate import integer, of_type
@@ -31,6 +32,7 @@ else:  # The published schema does not change with each kind of file that is kno
 _Hash = Annotated[str, Matching("^([0-9a-f]{64})?$")]
 # What gives a secret away is not printed, and pydantic's own errors show no value.
 _HIDDEN = ConfigDict(hide_input_in_errors=True)
+_OF_CORPORA = {".txt", ".gz", ".zst", *(end for kind in ADAPTERS.values() for end in kind.suffixes)}
 _AGAIN = "take the manifest that insertion wrote, or insert again"
 
 
@@ -252,15 +254,18 @@ class Manifest:
     @classmethod
     def read(cls, path: str | Path) -> "Manifest":
         """Read a manifest; a file that insertion did not write, or not so, is refused."""
-        path = Path(path)
+        path = manifest_at(path)
         try:
             content = read_bytes(path)
         except OSError as failure:
-            inside = path / ManifestFile.NAME
-            way = inside if inside.is_file() else "the file that insertion wrote"
             raise ManifestError(
-                f"cannot read the manifest {path}: {failure.strerror or failure}; give {way}"
+                f"cannot read the manifest {path}: {failure.strerror or failure}; give the file "
+                "that insertion wrote"
             ) from failure
+        if path.suffix in _OF_CORPORA and not is_manifest(path):
+            near = (home / ManifestFile.NAME for home in path.parents[:2])
+            way = next(filter(Path.is_file, near), "manifest.json, which insertion wrote")
+            raise ManifestError(f"{path} is a corpus, and a manifest is asked for; give {way}")
         file = ManifestFile.parse(content, path)
         try:
             return file.manifest()

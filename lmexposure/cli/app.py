@@ -6,18 +6,21 @@ option in its panel, examples below, at the width of the terminal; the same in a
 
 import shutil
 import sys
+from collections.abc import Sequence
 from inspect import Signature
+from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer.core import TyperCommand
 
 from lmexposure import __version__
+from lmexposure._saved_models import is_manifest
 from lmexposure._settings import Function
 from lmexposure._style import visible
 from lmexposure.cli.commands import COMMANDS, Command
 from lmexposure.cli.console import listen, show_in
-from lmexposure.cli.options import FILES, OTHER, TAKEN, Parameter, is_manifest
+from lmexposure.cli.options import FILES, OTHER, TAKEN, Parameter
 from lmexposure.core import THRESHOLDS
 from lmexposure.studies import (
     CANIFE,
@@ -72,6 +75,8 @@ class PanelCommand(TyperCommand):
             if self.name in TAKEN and name in TAKEN[self.name].settings:
                 said = f"No such option: {flag}; it is given by --set {name}=VALUE"
                 vars(failure).update(message=said, possibilities=None)
+            if (given := _value_of_switch(words, str(getattr(failure, "message", "")))) is not None:
+                vars(failure)["message"] = "{} takes no value; leave out {}".format(*given)
             raise
 
     def _mend_missing(self, failure: typer.BadParameter, ctx: "Context", words: list[str]) -> None:
@@ -111,6 +116,12 @@ class PanelCommand(TyperCommand):
         """Write the examples as they are typed: no line of them is broken."""
         if self.epilog:
             formatter.write(f"\nExamples:\n{self.epilog}")
+
+
+def _value_of_switch(words: Sequence[str], said: str) -> tuple[str, str] | None:
+    """A switch and the word behind it, where that is the one too many."""
+    pairs = ((a, visible(b)) for a, b in pairwise(words) if a.startswith("--"))
+    return next((pair for pair in pairs if said.endswith(f"argument(s) ({pair[1]})")), None)
 
 
 def _panel_of(param: "Declared") -> str:

@@ -27,6 +27,7 @@ from lmexposure.cli.options import (
     argument,
     corpus_argument,
     flag,
+    manifest_file,
     no_stdin,
     out_flag,
     switch,
@@ -72,7 +73,9 @@ _STDIN = "; - reads standard input"
 _CORPUS = corpus_argument(pipe=_STDIN)
 _FILES = corpus_argument()
 _TRAINED_ON = corpus_argument("What it was trained on")
-_INSERTION = {argument("manifest", Path): "The manifest.json of the insertion."}
+_INSERTION = {
+    argument("manifest", Path, callback=manifest_file): "The manifest.json of the insertion."
+}
 _WORKERS = {
     flag("workers", int, panel=MACHINE): "Models side by side, by Ray; 1 does without it.  "
     "[default: as many as there are cores, or GPUs; 1 where Ray is not installed]",
@@ -88,6 +91,7 @@ _CHATS = "Of files of chats"
 _STEP = "Instead of the whole sweep"  # what a help says of the flags for one step of it
 _step = partial(flag, panel=SWEEPING)
 _file = partial(flag, kind=Path, panel=FILES)
+_manifest = partial(flag, "manifest", Path, callback=manifest_file)
 
 COMMANDS = (
     Command(
@@ -174,8 +178,9 @@ COMMANDS = (
         {
             **_CORPUS,
             **out_flag("For model/ and metrics.jsonl."),
-            flag("manifest", Path): "The manifest of the corpus: its canaries are kept whole, "
-            "and out of validation.",
+            flag(
+                "manifest", Path, callback=manifest_file
+            ): "The manifest of the corpus: its canaries are kept whole, and out of validation.",
         },
     ),
     Command(
@@ -232,7 +237,7 @@ COMMANDS = (
     Command(
         "defences",
         "Compare defences at one utility.",
-        work.study("defences:compare_defences", say=say),
+        work.study("defences:compare_defences", refuses="check_models", say=say),
         {
             **_FILES,
             **out_flag("The comparison; the same command goes on where it was ended."),
@@ -263,7 +268,9 @@ COMMANDS = (
             **out_flag("For the files; by default, next to the result.", default=None),
             switch("show_secrets"): "Show the secrets, which needs the manifest; or the texts "
             "that came out.",
-            flag("manifest", Path): "The manifest.json, if it is not next to the result.",
+            flag(
+                "manifest", Path, callback=manifest_file
+            ): "The manifest.json, if it is not next to the result.",
             switch("charts"): "Also write each chart as SVG, PNG and PDF, in charts/.",
             flag("model_card", Path): "A model directory whose README.md gets the results as "
             "metadata.",
@@ -296,8 +303,9 @@ COMMANDS = (
             argument("run", Path, default=None, metavar="RUN_OR_RESULT"): "The directory of a "
             f"run or of another study, or the record in it: result.json, {_RECORDS}.",
             flag("model", panel=MEASURING): "Measure this model first; needs --manifest.",
-            flag("manifest", Path, panel=MEASURING): "The manifest.json of the insertion, with "
-            "--model.",
+            flag(
+                "manifest", Path, panel=MEASURING, callback=manifest_file
+            ): "The manifest.json of the insertion, with --model.",
             **out_flag(
                 "With --model: for the result; by default it is not kept.",
                 default=None,
@@ -442,7 +450,9 @@ COMMANDS = (
         work.dp_check,
         {
             **_CORPUS,
-            flag("manifest", Path): "The manifest of the corpus, where canaries are in it.",
+            flag(
+                "manifest", Path, callback=manifest_file
+            ): "The manifest of the corpus, where canaries are in it.",
         },
         examples="""
         # the training of train --method dp-sgd, of a model and a corpus of yours

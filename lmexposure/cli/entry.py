@@ -2,7 +2,8 @@
 
 0 fine; 3 bad input, wrong usage or any failure; 130 Ctrl-C or SIGTERM. (1, a leak, and 2,
 inconclusive, are verdicts.) Click's own 2 for wrong usage and Python's 1 for an uncaught exception
-become 3.
+become 3. A pipe whose reader has had enough is no failure and nothing is said of it: what is done
+keeps its code, such as a verdict; work that it cut short ends as by SIGPIPE, with the shells' 141.
 """
 
 import errno
@@ -20,6 +21,7 @@ from lmexposure.errors import LmexposureError, SettingsError
 
 FAILURE = 3
 INTERRUPTED = 130  # what shells say of Ctrl-C, and Typer too
+CLOSED = 141  # and of a program that wrote into a closed pipe
 DEBUG = "--debug"
 _BUG = (
     "unexpected failure: {}; this is a bug in lmexposure: please report it, with what the same "
@@ -36,7 +38,7 @@ def main() -> NoReturn:
     except KeyboardInterrupt:  # while modules are imported, or a second one
         sys.stderr.write("error: stopped\n")
         code = INTERRUPTED
-    sys.exit(code if _all_was_read() or code == INTERRUPTED else FAILURE)
+    sys.exit(code if _all_was_written() or code == INTERRUPTED else FAILURE)
 
 
 def _end_as_by_ctrl_c() -> None:
@@ -46,14 +48,14 @@ def _end_as_by_ctrl_c() -> None:
         signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
 
 
-def _all_was_read() -> bool:
-    """Whether what was printed was read; found out here, so that Python exits with our code."""
+def _all_was_written() -> bool:
+    """Whether all was printed that has a reader; found out here: Python would exit with 120."""
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
-    except OSError:
+    except OSError as failure:
         sys.stdout = None  # nothing is left to flush
-        return False
+        return failure.errno == errno.EPIPE
     return True
 
 
@@ -116,8 +118,6 @@ def _say_failure(failure: BaseException, *, debug: bool) -> None:
             error(said(str(failure)))
         case typer.Abort() | KeyboardInterrupt():
             error(STOPPED)
-        case SystemExit():  # Click's answer to a closed pipe is 1, which here would mean a leak
-            error("what was printed was not read to its end; send it to a file instead")
         case OSError(errno=errno.ENAMETOOLONG):
             error(f"a part of a path is longer than the disk takes: {failure.filename}; shorten it")
         case OSError(errno=errno.ENOSPC):
@@ -173,7 +173,9 @@ def _run() -> int:
         code = app(standalone_mode=False)
     except typer.Exit as stop:
         code = stop.exit_code
-    except (Exception, KeyboardInterrupt, SystemExit, Stopped) as failure:
+    except SystemExit:  # rich's answer to a closed pipe is 1, which here would mean a leak
+        return CLOSED
+    except (Exception, KeyboardInterrupt, Stopped) as failure:
         _say_failure(failure, debug=debug)
         pressed = isinstance(failure, typer.Abort | KeyboardInterrupt | Stopped)
         return INTERRUPTED if pressed else FAILURE

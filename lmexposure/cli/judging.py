@@ -3,6 +3,7 @@
 The exit code of `check` is 0 pass, 1 leak, 2 inconclusive, 3 failure.
 """
 
+import errno
 import gc
 import json
 import os
@@ -32,7 +33,7 @@ from lmexposure.cli.console import (
     warn,
 )
 from lmexposure.cli.options import EVERY, TAKEN, Given, asked, of_a_run, parsed
-from lmexposure.errors import FormatError, InputError, ModelError, SettingsError
+from lmexposure.errors import FileError, FormatError, InputError, ModelError, SettingsError
 
 if TYPE_CHECKING:
     from lmexposure.core import Study, Thresholds, Verdict
@@ -78,7 +79,11 @@ def check(
     with suppress(SystemExit):  # a reader that has enough: the exit code says the verdict
         for line in verdict_text(verdict, study.provenance).split("\n"):
             say(line, aside=aside)
-    _write_outputs(outputs, verdict, study, source)
+    try:
+        _write_outputs(outputs, verdict, study, source)
+    except FileError as failure:
+        if failure.errno != errno.EPIPE:
+            raise
     raise typer.Exit(verdict.exit_code)
 
 
@@ -209,7 +214,8 @@ def _write_outputs(
         "sarif": lambda: verdict_sarif(verdict, source, provenance),
         "summary": lambda: verdict_summary(verdict, provenance),
     }
-    for name, path in outputs.items():
+    # Standard output last: its reader may have had enough, and the others are written all the same.
+    for name, path in sorted(outputs.items(), key=lambda output: output[1] == STDOUT):
         content = writers[name]().encode()
         if name == "summary" and path != STDOUT:
             append(path, content)  # steps of a job share one summary: what is there stays

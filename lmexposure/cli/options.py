@@ -10,7 +10,7 @@ from typing import IO, Literal, TypeAlias, TypeVar, cast, get_origin
 
 import typer
 
-from lmexposure._files import open_regular
+from lmexposure._saved_models import is_manifest, manifest_at
 from lmexposure._settings import (
     Setting,
     Settings,
@@ -121,6 +121,11 @@ def _directory(out: Path | None) -> Path | None:
     return out
 
 
+def manifest_file(path: Path | None) -> Path | None:
+    """What is named as the manifest, or the manifest in the directory that is named."""
+    return None if path is None else manifest_at(path)
+
+
 def corpus_argument(
     what: str = "The corpus", *, pipe: str = "", default: object = ...
 ) -> Mapping[Argument, str]:
@@ -225,18 +230,9 @@ def reading(corpus: Sequence[str]) -> str:
     return f"reading {corpus[0] if len(corpus) == 1 else f'{len(corpus)} files'}"
 
 
-def is_manifest(name: str | Path) -> bool:
-    """Whether a file begins as a manifest does."""
-    try:
-        with open_regular(Path(name)) as stream:
-            return b'"schema": "lmexposure.manifest/' in stream.read(200)
-    except (OSError, ValueError):
-        return False
-
-
 def refuse_swapped(names: Sequence[str], manifest: Path, what: str) -> None:
     """Refuse a manifest in the place of what comes before it: the corpus, or the model."""
-    first = next(filter(is_manifest, names), None)
+    first = next((name for name in names if is_manifest(manifest_at(name))), None)
     if first is not None and not is_manifest(manifest):
         raise SettingsError(
             f"{first} is a manifest, and {manifest} is none; give the {what} first, then the "

@@ -13,7 +13,7 @@ from lmexposure._style import count, in_words, listed, number, short
 from lmexposure._style import reading as in_unit
 from lmexposure.cli.console import begin, long_work, print_pairs, say, show_study, warn
 from lmexposure.cli.corpora import say_max_attainable, say_records, warn_of_share
-from lmexposure.cli.options import TAKEN, Given, asked, opened, reading, refuse_swapped
+from lmexposure.cli.options import STDIN, TAKEN, Given, asked, opened, reading, refuse_swapped
 from lmexposure.errors import CorpusError, SettingsError
 
 if TYPE_CHECKING:
@@ -23,19 +23,36 @@ _WRONG, _NOT_SEEN = 1, 2  # exit codes of dp-check
 _SWEEP = TAKEN["sweep"]
 
 
-def study(call: str, **more: object) -> Function:
-    """A command that is one call of the library, "room:function", and shows the study it gives."""
+def study(call: str, *, refuses: str = "", **more: object) -> Function:
+    """A command that is one call of the library, "room:function", and shows the study it gives.
 
-    def command(*, out: Path, show_secrets: bool = False, **given: object) -> None:
+    What `refuses` names in the room needs no torch, and refuses settings before that is imported.
+    """
+
+    def command(
+        *, out: Path, settings: object, show_secrets: bool = False, **given: object
+    ) -> None:
         model, corpus = given.get("model"), cast("list[str]", given["corpus"])
         begin(reading(corpus) if model is None else f"loading {model}")
+        look_ahead(settings, out=out, **given)
         room, _, name = call.partition(":")
-        function = getattr(import_module(f"lmexposure.{room}"), name)
+        home = import_module(f"lmexposure.{room}")
+        if refuses:
+            getattr(home, refuses)(settings)
+        function = getattr(home, name)
         with long_work() as progress:
-            found = function(out=out, progress=progress, **given, **more)
+            found = function(out=out, settings=settings, progress=progress, **given, **more)
         show_study(out / found.NAME, show_secrets=show_secrets)
 
     return command
+
+
+def look_ahead(settings: object, *, corpus: object = None, **data: object) -> None:
+    """Refuse what names, files and the machine say is wrong; standard input is not read for it."""
+    from lmexposure.audit import check_ahead
+
+    known = None if corpus == [STDIN] else corpus
+    check_ahead(cast("RunSettings", settings), corpus=known, **data)
 
 
 def lines_of(path: Path | None) -> tuple[str, ...]:
@@ -54,6 +71,11 @@ def run(corpus: list[str], out: Path, settings: "RunSettings") -> None:
     """Insert canaries into CORPUS, train a model on it, measure what it gives away."""
     begin(reading(corpus))
     from lmexposure._files import only_writer
+    from lmexposure.audit import RunLog
+
+    look_ahead(settings, corpus=corpus, out=out)
+    if corpus != [STDIN]:
+        RunLog.open(out, settings)  # refuses another's directory
     from lmexposure.audit import (
         estimate_cost,
         preview,
@@ -97,6 +119,7 @@ def _run(corpus: "Path | list[str | Path]", out: Path, settings: "RunSettings") 
 def train(corpus: list[str], out: Path, manifest: Path | None, settings: "RunSettings") -> None:
     """Train a model on a corpus; keep the checkpoint with the lowest validation loss."""
     begin(reading(corpus))
+    look_ahead(settings, corpus=corpus, manifest=manifest)
     from lmexposure.audit import train_corpus
 
     with long_work() as progress:
@@ -127,6 +150,7 @@ def measure(
     """
     from lmexposure._files import only_writer
     from lmexposure._written import refuse_foreign
+    from lmexposure.audit import check_out
     from lmexposure.canaries import Manifest
     from lmexposure.studies import read_look
 
@@ -143,6 +167,9 @@ def measure(
             Manifest.read(out / "manifest.json")
         read_look(out)
         begin(f"loading {model[0] if len(model) == 1 else f'{len(model)} checkpoints'}")
+        for name in model:
+            look_ahead(settings, model=name, base=base)
+        check_out(out, known)
         from lmexposure.audit import measure_checkpoints, told_wrapping
         from lmexposure.calls import measured
         from lmexposure.scoring import load_for_measuring
@@ -198,6 +225,11 @@ def sweep(  # noqa: PLR0913 - a command
     else:
         settings = cast("SweepSettings", _SWEEP.make(given))
         begin(reading(corpus))
+        look_ahead(settings, corpus=corpus, out=out)
+        from lmexposure.audit import models_ahead
+
+        if not out.exists() and (too_few := models_ahead(settings, corpus)) is not None:
+            warn(too_few)
         _sweep(corpus, out, settings, workers, address, prepare_alone=prepare)
 
 
@@ -274,6 +306,7 @@ def dp_check(corpus: list[str], manifest: Path | None, settings: "RunSettings") 
     lmexposure.dp_check(model, optimizer, loader).
     """
     begin(reading(corpus))
+    look_ahead(settings, corpus=corpus, manifest=manifest)
     from lmexposure.audit import check_private_training
     from lmexposure.studies import DP_SGD
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         search,
         trained_and_attacked,
     )
+    from lmexposure.defences.needs import check_models
     from lmexposure.studies import DefencesSettings
 else:
     from lmexposure._lazy import lazy_face as _lazy_face

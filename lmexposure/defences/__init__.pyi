@@ -13,6 +13,7 @@ from lmexposure.defences.driver import compare_defences as compare_defences
 from lmexposure.defences.driver import forecast as forecast
 from lmexposure.defences.driver import search as search
 from lmexposure.defences.driver import trained_and_attacked as trained_and_attacked
+from lmexposure.defences.needs import check_models as check_models
 from lmexposure.studies import DefencesSettings as DefencesSettings
 
 __all__: list[str]

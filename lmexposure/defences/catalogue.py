@@ -15,6 +15,7 @@ import numpy as np
 
 from lmexposure._style import listed
 from lmexposure.audit import training_settings
+from lmexposure.defences.needs import NONE, PAIRS, paid_level
 from lmexposure.errors import SettingsError
 from lmexposure.models import left_out
 from lmexposure.statistics import RateParts, lower_rate_p, rate_parts
@@ -36,8 +37,6 @@ from lmexposure.sweeps import (
     part_rates,
     places_of_kinds,
 )
-
-NONE = "none"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -225,7 +224,6 @@ def refuse_own(training: Mapping[str, object], defences: Sequence[Defence]) -> N
 
 
 # Each reads the models of a sweep beside each other; see `sweeps.rates`.
-_PAIRS = (("secret_tokens", "lira"), ("log_perplexity", "lira"), ("label_only", "lira"))
 KEPT = "kept_tokens"
 Parts = Mapping[tuple[str, str], RateParts]  # by kind of canaries and score
 
@@ -239,7 +237,7 @@ def adapted_attacks(
         return []
     parts = places_of_kinds(group)
     goldfish = _is_goldfish(directory)
-    among = (len(_PAIRS) + goldfish) * len(parts)
+    among = (len(PAIRS) + goldfish) * len(parts)
     paid = paid_level(level, len(parts), goldfish=goldfish, methods=methods)
     found = []
     for score, read, attack, of_models in _readings(directory, matrices):
@@ -281,22 +279,12 @@ def _readings(
 ) -> Iterator[tuple[str, str, str, Group]]:
     """Each attack that these models have: its name, the score that it reads, how, and of what."""
     group = Group.of("canaries", directory.plan.scored, matrices)
-    for score, attack in _PAIRS:
+    for score, attack in PAIRS:
         if score in matrices.scores:
             yield score, score, attack, group
     if _is_goldfish(directory) and "secret_tokens" in matrices.scores:
         kept = Group.of("canaries", directory.plan.scored, of_kept_tokens(directory, matrices))
         yield KEPT, "secret_tokens", "lira", kept
-
-
-def paid_level(level: float, classes: int, *, goldfish: bool, methods: int) -> float:
-    """The level of each interval, so that those of all methods hold together (Bonferroni).
-
-    This pays for every pair of methods at once, however the methods depend on each other through
-    the coins and seeds that they share: where all intervals hold, two methods whose intervals do
-    not overlap differ, whichever two they are.
-    """
-    return 1 - (1 - level) / (methods * classes * (len(_PAIRS) + goldfish))
 
 
 def of_kept_tokens(directory: SweepDirectory, matrices: Matrices) -> Matrices:

@@ -18,7 +18,7 @@ from lmexposure._files import PRIVATE, atomic_write, canonical_json, sha256_byte
 from lmexposure._integrity import check_seal, read_sealed, write_sealed
 from lmexposure._record import JsonValue
 from lmexposure._settings import recorded_values
-from lmexposure._style import count, visible
+from lmexposure._style import visible
 from lmexposure._written import remove
 from lmexposure.audit import plan_of, training_settings
 from lmexposure.canaries import (
@@ -36,15 +36,14 @@ from lmexposure.defences.catalogue import (
     adapted_attacks,
     attack_parts,
     chosen,
-    paid_level,
     refuse_own,
     shows_less_p,
     strongest,
 )
+from lmexposure.defences.needs import check_models
 from lmexposure.errors import CorpusError, ResultError, SettingsError
-from lmexposure.statistics import CellRate, models_needed
+from lmexposure.statistics import CellRate
 from lmexposure.studies import (
-    GOLDFISH,
     ClassSummary,
     DefenceExposure,
     DefenceRow,
@@ -134,7 +133,7 @@ def prepare_comparison(corpus: Files, *, out: str | Path, settings: DefencesSett
     plan_of(settings.sweep.run)
     refuse_own(settings.sweep.run.training, defences)
     _check_tries(defences, settings.tries)
-    _check_models(settings)
+    check_models(settings)
     files = [Path(path) for path in listed_files(corpus)]
     asked = _asked(settings, files)
     with claimed(Defences, out, writes=_WRITTEN) as held:
@@ -160,25 +159,6 @@ def _check_tries(defences: Sequence[Defence], tries: int) -> None:
                 f"tries={tries} are too few for {defence.name}, whose search takes at least "
                 f"{least}; give more, or leave it out"
             )
-
-
-def _check_models(settings: DefencesSettings) -> None:
-    """Refuse a FPR that the cells of one class would not resolve, when its choice is paid for."""
-    sweep, run = settings.sweep, settings.sweep.run
-    texts = run.per_class
-    others = sum(kind != UNIFORM for kind in run.kinds)
-    classes = (len(run.uniform_formats) + others) * len(run.repetitions)
-    methods = len(chosen(settings.methods))
-    goldfish = GOLDFISH in settings.methods
-    level = paid_level(sweep.level, classes, goldfish=goldfish, methods=methods)
-    needed = models_needed(settings.fpr, texts, level=level)
-    if sweep.models < needed:
-        raise SettingsError(
-            f"models={sweep.models} with {count(texts, 'canary', 'canaries')} of a class do not "
-            f"resolve a FPR of {settings.fpr:g} when the choice among all attacks and "
-            f"{count(methods, 'method')} is paid for; it takes {needed:,} models, more canaries, "
-            "or fewer methods"
-        )
 
 
 def _asked(settings: DefencesSettings, files: Sequence[Path]) -> dict[str, JsonValue]:

@@ -11,15 +11,14 @@ with _without_torchao():
     from lmexposure.models import lstm
 
 if TYPE_CHECKING:
+    from lmexposure._saved_models import NEW_MODELS, base_of_adapter, is_adapter
     from lmexposure.models.adapters import (
         active_adapters,
         adapters_off,
         as_loaded,
-        base_of_adapter,
         base_sha256,
         check_switch,
         comes_off,
-        is_adapter,
         unmerged_adapters,
     )
     from lmexposure.models.chat_rows import (
@@ -89,7 +88,6 @@ if TYPE_CHECKING:
     from lmexposure.models.memory import ModelShape, free_memory, product_rate
     from lmexposure.models.methods import left_out, masked
     from lmexposure.models.new_models import (
-        NEW_MODELS,
         LstmSizes,
         byte_level_tokenizer,
         character_tokenizer,

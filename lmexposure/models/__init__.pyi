@@ -1,13 +1,14 @@
 """Made by scripts/stubs of the face, and of what is declared of settings."""
 
+from lmexposure._saved_models import NEW_MODELS as NEW_MODELS
+from lmexposure._saved_models import base_of_adapter as base_of_adapter
+from lmexposure._saved_models import is_adapter as is_adapter
 from lmexposure.models.adapters import active_adapters as active_adapters
 from lmexposure.models.adapters import adapters_off as adapters_off
 from lmexposure.models.adapters import as_loaded as as_loaded
-from lmexposure.models.adapters import base_of_adapter as base_of_adapter
 from lmexposure.models.adapters import base_sha256 as base_sha256
 from lmexposure.models.adapters import check_switch as check_switch
 from lmexposure.models.adapters import comes_off as comes_off
-from lmexposure.models.adapters import is_adapter as is_adapter
 from lmexposure.models.adapters import unmerged_adapters as unmerged_adapters
 from lmexposure.models.chat_rows import TrainingRow as TrainingRow
 from lmexposure.models.chat_rows import check_template as check_template
@@ -73,7 +74,6 @@ from lmexposure.models.memory import free_memory as free_memory
 from lmexposure.models.memory import product_rate as product_rate
 from lmexposure.models.methods import left_out as left_out
 from lmexposure.models.methods import masked as masked
-from lmexposure.models.new_models import NEW_MODELS as NEW_MODELS
 from lmexposure.models.new_models import LstmSizes as LstmSizes
 from lmexposure.models.new_models import byte_level_tokenizer as byte_level_tokenizer
 from lmexposure.models.new_models import character_tokenizer as character_tokenizer

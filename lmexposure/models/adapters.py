@@ -19,65 +19,26 @@ from safetensors import SafetensorError, safe_open
 from transformers import PreTrainedModel
 
 from lmexposure._files import read_bytes
+from lmexposure._saved_models import ADAPTER_CONFIG, ADAPTER_WEIGHTS, base_of_adapter
 from lmexposure.errors import ModelError
 from lmexposure.models.quantised import is_quantised, without_torchao
 from lmexposure.models.weights import is_spread, weights_sha256
 
-_CONFIG = "adapter_config.json"
-_WEIGHTS = "adapter_model.safetensors"
-_WHOLE = ("model*.safetensors", "pytorch_model*.bin")  # weights that are no adapter's
 _SHOWN = 3
 # Where in a layer that it changed peft keeps the whole weight.
 _WITHIN = "(modules_to_save|original_module|token_adapter|base_layer)"
 
 
-def is_adapter(path: Path) -> bool:
-    """Whether a directory holds an adapter."""
-    return (path / _CONFIG).is_file()
-
-
-def check_adapter(path: Path) -> None:
-    """Refuse an adapter directory that cannot be loaded safely."""
-    whole = sorted(file.name for pattern in _WHOLE for file in path.glob(pattern))
-    if whole:
-        raise ModelError(
-            f"model {str(path)!r} holds a whole model and an adapter, so that it is unclear which "
-            f"is meant; move {_CONFIG} elsewhere to measure the whole (merged) model, or "
-            f"{whole[0]} to measure the adapter on its base"
-        )
-    if not (path / _WEIGHTS).is_file():
-        raise ModelError(
-            f"adapter {str(path)!r} has no {_WEIGHTS}; save it again with save_pretrained of "
-            "peft, which writes safetensors"
-        )
+def check_weights(path: Path) -> None:
+    """Refuse an adapter whose weights are cut short."""
     try:
-        with safe_open(path / _WEIGHTS, framework="pt"):
+        with safe_open(path / ADAPTER_WEIGHTS, framework="pt"):
             pass
     except (SafetensorError, OSError) as failure:
         raise ModelError(
-            f"cannot read {_WEIGHTS} of adapter {str(path)!r}: {failure}; it is cut short or "
-            "damaged: copy it again, or save the adapter again"
+            f"cannot read {ADAPTER_WEIGHTS} of adapter {str(path)!r}: {failure}; it is cut short "
+            "or damaged: copy it again, or save the adapter again"
         ) from failure
-    base_of_adapter(path)
-
-
-def base_of_adapter(path: Path) -> tuple[str, str | None]:
-    """(directory or hub name of the base model, its revision if one is said)."""
-    try:
-        config = json.loads(read_bytes(path / _CONFIG))
-        base, revision = config.get("base_model_name_or_path"), config.get("revision")
-    except (OSError, ValueError, AttributeError) as failure:
-        raise ModelError(
-            f"cannot read {_CONFIG} of adapter {str(path)!r} ({type(failure).__name__}); save the "
-            "adapter again"
-        ) from failure
-    if not base or not isinstance(base, str) or is_adapter(Path(base)):
-        what = "nothing" if not base else "an adapter, too" if isinstance(base, str) else "no text"
-        raise ModelError(
-            f"adapter {str(path)!r} names {what} as its base model; set base_model_name_or_path in "
-            f"{_CONFIG} to the directory or hub name of a whole model"
-        )
-    return str(base), revision
 
 
 def with_adapter(model: PreTrainedModel, path: Path, *, tokens: int) -> PreTrainedModel:
@@ -98,8 +59,8 @@ def with_adapter(model: PreTrainedModel, path: Path, *, tokens: int) -> PreTrain
         raise ModelError(
             f"adapter {str(path)!r} does not fit the base that it names, "
             f"{base_of_adapter(path)[0]!r}: {_misfit(str(failure)) or _reason(failure)}; set "
-            f"base_model_name_or_path in {_CONFIG} to the model that it was trained on, or save "
-            "the adapter again"
+            f"base_model_name_or_path in {ADAPTER_CONFIG} to the model that it was trained on, or "
+            "save the adapter again"
         ) from failure
     _refuse_virtual_tokens(str(path), adapted)
     needed = get_peft_model_state_dict(adapted, save_embedding_layers=False)
@@ -220,7 +181,7 @@ def _embedding_rows(model: PreTrainedModel, path: Path) -> int | None:
     layers = (model.get_input_embeddings(), model.get_output_embeddings())
     names = [name for name, part in model.named_modules() if any(part is layer for layer in layers)]
     weight = re.compile(rf".*\.({'|'.join(map(re.escape, names))})\.({_WITHIN}\.)*weight")
-    with safe_open(path / _WEIGHTS, framework="pt") as file:
+    with safe_open(path / ADAPTER_WEIGHTS, framework="pt") as file:
         keys = list(file.keys())
         shapes = [file.get_slice(key).get_shape() for key in keys if weight.fullmatch(key)]
     return int(shapes[0][0]) if shapes else None
@@ -228,7 +189,7 @@ def _embedding_rows(model: PreTrainedModel, path: Path) -> int | None:
 
 def _trained_alone(path: Path) -> set[int]:
     """The tokens whose embeddings an adapter trains one by one."""
-    indices = json.loads(read_bytes(path / _CONFIG)).get("trainable_token_indices") or []
+    indices = json.loads(read_bytes(path / ADAPTER_CONFIG)).get("trainable_token_indices") or []
     lists = indices.values() if isinstance(indices, dict) else [indices]
     return {index for tokens in lists for index in tokens}
 
@@ -249,7 +210,7 @@ def _adapts_a_shared_weight(adapted: Any) -> bool:
 
 def _check_whole(path: Path, needed: set[str], known: set[str]) -> None:
     """A weight that is not there would be one that changes nothing, and so would one unused."""
-    with safe_open(path / _WEIGHTS, framework="pt") as file:
+    with safe_open(path / ADAPTER_WEIGHTS, framework="pt") as file:
         held = set(file.keys())
     missing, unused = sorted(needed - held), sorted(held - needed - known)
     if missing:
@@ -260,7 +221,7 @@ def _check_whole(path: Path, needed: set[str], known: set[str]) -> None:
     if unused:
         raise ModelError(
             f"adapter {str(path)!r} has {len(unused)} weights that found no place in its base "
-            f"({unused[0]} first); give the base that it was trained on in {_CONFIG}"
+            f"({unused[0]} first); give the base that it was trained on in {ADAPTER_CONFIG}"
         )
 
 

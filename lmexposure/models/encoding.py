@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from transformers import AutoConfig, AutoTokenizer, PretrainedConfig, PreTrainedTokenizerBase
 
 from lmexposure._files import content_hash
+from lmexposure._saved_models import hub_answers
 from lmexposure.core import Encoded
 from lmexposure.errors import ModelError
 
@@ -335,6 +336,8 @@ def _unknown(tokenizer: PreTrainedTokenizerBase, text: str, place: int, name: st
 def tokenizer_named(name: str | Path, *, offline: bool = False, revision: str | None = None) -> Any:
     """The tokenizer of a training, by its directory or hub name."""
     try:
+        if not offline and not Path(name).exists():  # the hub's own client tries for a minute
+            offline = not hub_answers(str(name), revision)
         return AutoTokenizer.from_pretrained(
             name, local_files_only=offline, revision=revision or "main", trust_remote_code=False
         )

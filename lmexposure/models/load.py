@@ -5,13 +5,12 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from huggingface_hub import constants, get_session, snapshot_download
 from huggingface_hub.errors import GatedRepoError, LocalEntryNotFoundError, RepositoryNotFoundError
 from safetensors import SafetensorError
 from transformers import (
@@ -24,9 +23,20 @@ from transformers import (
 from transformers.utils import logging as transformers_logging
 
 from lmexposure._files import atomic_directory
+from lmexposure._saved_models import (
+    is_adapter,
+    is_directory,
+    no_device,
+    no_tokenizer,
+    nowhere,
+    of_adapter,
+    on_hub,
+    tokenizer_place,
+    whole_base,
+)
 from lmexposure._validate import of_type, one_of
-from lmexposure.errors import FileError, ModelError, SettingsError
-from lmexposure.models.adapters import base_of_adapter, check_adapter, is_adapter, with_adapter
+from lmexposure.errors import FileError, ModelError
+from lmexposure.models.adapters import check_weights, with_adapter
 from lmexposure.models.encoding import context_window, tokenizer_sha256
 from lmexposure.models.memory import DTYPES, ModelShape, Placement
 from lmexposure.models.quantised import (
@@ -49,8 +59,6 @@ from lmexposure.models.weights import (
     weights_sha256,
 )
 
-_SHOWN = 3
-_HUB_SECONDS = 10.0  # for the hub to answer at all
 _ALIKE = 0.9  # of a base's tokens that an adapter's tokenizer must have, at the least
 _SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads")
 
@@ -201,7 +209,7 @@ def model_outline(path: str | os.PathLike[str]) -> dict[str, str]:
     options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     if is_adapter(Path(path)):
         base, _ = _base_of(Path(path), offline=True)
-        read_by = _tokenizer_of(Path(path), base)
+        read_by = tokenizer_place(Path(path), base)
     tokenizer = _load_tokenizer(read_by, options)
     try:
         config = AutoConfig.from_pretrained(base, **options).get_text_config()
@@ -223,7 +231,7 @@ def model_shape(
     options: dict[str, Any] = {"local_files_only": offline or local, "trust_remote_code": False}
     if is_adapter(Path(base)):
         base, revision = _base_of(Path(read_by), offline=offline)
-        read_by = _tokenizer_of(Path(read_by), base)
+        read_by = tokenizer_place(Path(read_by), base)
         options |= {"local_files_only": offline, "revision": revision}
     try:
         return ModelShape.of_model(base, options), _load_tokenizer(read_by, options)
@@ -264,73 +272,31 @@ def check_device(device: str) -> None:
     try:
         torch.zeros(1, device=device).item()
     except (RuntimeError, AssertionError, NotImplementedError) as failure:
-        raise SettingsError(
-            f"device={device!r} is not available here; use 'cpu', or 'cuda' on a machine with a "
-            "GPU and a torch built for it"
-        ) from failure
+        raise no_device(device) from failure
 
 
 def check_name(name: str) -> bool:
     """Whether `name` is a directory with a model in it; refuse paths that are no model."""
-    path = Path(name)
-    if name and path.is_dir():
-        _check_directory(path)
-        return True
-    if path.is_file():
-        raise ModelError(f"model {name!r} is a file; give the directory that holds it")
-    looks_like_a_path = path.is_absolute() or name.startswith(("./", "../", "~"))
-    if looks_like_a_path or len(path.parts) > 2 or not name:
-        raise ModelError(f"model {name!r}: no such directory; check the path")
-    return False
-
-
-def _hub_answers() -> bool:
-    """Whether the hub can be reached: its own client tries for a minute, and says each time so."""
-    with suppress(Exception):  # of whichever client the hub has, or it is in its offline mode
-        get_session().head(constants.ENDPOINT, timeout=_HUB_SECONDS)
-        return True
-    return False
+    local = is_directory(name)
+    if local:
+        _check_whole(Path(name))
+    return local
 
 
 def _from_hub(name: str, revision: str | None, *, offline: bool) -> tuple[str, bool]:
-    """A hub model's name, or its directory in the cache where only that is asked or reached."""
-    if not offline and _hub_answers():
-        return name, False
-    try:
-        place = snapshot_download(name, revision=revision, local_files_only=True)
-    except (OSError, ValueError) as failure:
-        if not offline:
-            raise _nowhere(name) from failure
-        raise ModelError(
-            f"model {name!r} is not in the local cache; load it once without offline, or give a "
-            "directory"
-        ) from failure
-    _check_directory(Path(place))
-    return str(place), True
+    """A hub model's name, or its directory in the cache, whose weights are whole."""
+    place, cached = on_hub(name, revision, offline=offline)
+    if cached:
+        _check_whole(Path(place))
+    return place, cached
 
 
-def _check_directory(path: Path) -> None:
-    if is_adapter(path):
-        check_adapter(path)
-        return
-    if not (path / "config.json").is_file():
-        inside = path / "model"
-        remedy = "give a directory that save_pretrained wrote, of a model or of a peft adapter"
-        if (inside / "config.json").is_file():
-            remedy = f"the model is in {str(inside)!r}; give that"
-        elif adapters := sorted(file.parent.name for file in path.glob("*/adapter_config.json")):
-            shown = ", ".join(adapters[:_SHOWN]) + (", ..." if len(adapters) > _SHOWN else "")
-            remedy = f"it holds the adapters {shown}; give one, such as {str(path / adapters[0])!r}"
-        raise ModelError(f"model {str(path)!r} has no config.json; {remedy}")
-    if next(path.glob("*.safetensors"), None) is None:
-        others = sorted(p.name for suffix in ("bin", "pt", "pth") for p in path.glob(f"*.{suffix}"))
-        found = f"found {', '.join(others)}, which may run code when loaded" if others else "none"
-        raise ModelError(
-            f"model {str(path)!r} has no .safetensors weights ({found}); save it again with "
-            "save_pretrained, which writes safetensors"
-        )
+def _check_whole(path: Path) -> None:
+    """Refuse weights that were cut short."""
     index = path / "model.safetensors.index.json"
-    if index.is_file() and not (path / "model.safetensors").is_file():
+    if is_adapter(path):
+        check_weights(path)
+    elif index.is_file() and not (path / "model.safetensors").is_file():
         check_shards(path, index)
 
 
@@ -355,20 +321,13 @@ def _load_weights(
                 weakref.finalize(model, shutil.rmtree, folder, True)
     except Exception as failure:  # damaged files raise whatever reading them ran into
         if not Path(name).is_dir() and _is_nowhere(failure):
-            raise _nowhere(name) from failure
+            raise nowhere(name) from failure
         raise ModelError(
             f"cannot load model {name!r}: {reason(failure)}; save it again with save_pretrained, "
             "or give another directory or hub name"
         ) from failure
     refuse_other_weights(name, model, info)
     return model
-
-
-def _nowhere(name: str) -> ModelError:
-    return ModelError(
-        f"model {name!r}: no such directory, and it could not be found on the hub either; check "
-        "the path or the hub name, and of a hub model the network"
-    )
 
 
 def _is_nowhere(failure: BaseException | None) -> bool:
@@ -398,14 +357,14 @@ def _load_on_base(
     base, revision = _base_of(adapter, offline=options["local_files_only"])
     options = {**options, "revision": revision}
     placement = replace(placement, whole=later is not None)
-    with _of_adapter(adapter):
+    with of_adapter(adapter):
         model = _load_weights(base, placement, options, placing)
     if weights_offloaded(model):
         raise ModelError(
             f"adapter {os.fspath(adapter)!r} changes weights of its quantised base that are "
             "offloaded, which peft does not; use larger devices, or load it without load_in"
         )
-    read_by = _tokenizer_of(adapter, base)
+    read_by = tokenizer_place(adapter, base)
     tokenizer = _load_tokenizer(read_by, options)
     if read_by != base:
         _check_base_reads_alike(adapter, tokenizer, base, options)
@@ -422,37 +381,11 @@ def _load_on_base(
 
 def _base_of(adapter: Path, *, offline: bool) -> tuple[str, str | None]:
     """(directory or hub name of the base, in the cache if offline; its revision)."""
-    base, revision = base_of_adapter(adapter)
-    with _of_adapter(adapter, base):
-        if not check_name(base):
-            base, _ = _from_hub(base, revision, offline=offline)
+    base, revision = whole_base(adapter, offline=offline)
+    with of_adapter(adapter, base):
+        if Path(base).is_dir():
+            _check_whole(Path(base))
     return base, revision
-
-
-@contextmanager
-def _of_adapter(adapter: Path, base: str = "") -> Iterator[None]:
-    """Say of a base that cannot be had that the adapter named it, and where that is written."""
-    try:
-        yield
-    except ModelError as failure:
-        reason = str(failure).partition("; ")[0]
-        if "no such directory" in reason and not Path(base).is_absolute():  # as peft reads it
-            reason += f", seen from {os.getcwd()!r}"
-        load = "load it once without offline" if "local cache" in reason else "put it there again"
-        raise ModelError(
-            f"adapter {str(adapter)!r} names a base that cannot be used ({reason}); {load}, or set "
-            "base_model_name_or_path in its adapter_config.json to the directory where it is now"
-        ) from failure
-
-
-def _tokenizer_of(adapter: Path, base: str) -> str:
-    """Where an adapter's tokenizer is: with it, beside it where several share one, or its base."""
-    around = adapter.absolute().parent
-    shared = is_adapter(around) or not (around / "config.json").is_file()
-    for place in (adapter, around) if shared else (adapter,):
-        if any((place / name).is_file() for name in ("tokenizer_config.json", "tokenizer.json")):
-            return str(place)
-    return base
 
 
 def _check_base_reads_alike(
@@ -483,10 +416,7 @@ def _load_tokenizer(name: str, options: dict[str, Any]) -> PreTrainedTokenizerBa
             "the model with tokenizer.save_pretrained"
         ) from failure
     if not usable:
-        raise ModelError(
-            f"the tokenizer of {name!r} is missing or empty; save it next to the model with "
-            "tokenizer.save_pretrained"
-        )
+        raise no_tokenizer(name)
     return tokenizer
 
 

@@ -15,10 +15,10 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
+from lmexposure._saved_models import NEW_MODELS, is_adapter
 from lmexposure._validate import integer, one_of
 from lmexposure.canaries import derive_seed
 from lmexposure.errors import CorpusError, ModelError, SettingsError
-from lmexposure.models.adapters import is_adapter
 from lmexposure.models.load import LoadedModel
 from lmexposure.models.lstm import LstmConfig, LstmForCausalLM
 from lmexposure.models.new_tokens import add_tokens, zero_rows
@@ -35,7 +35,6 @@ _OPTIONS = {
     "split_special_tokens": True,
     "clean_up_tokenization_spaces": False,
 }
-NEW_MODELS = ("lstm", "gpt2-tiny")
 
 
 def character_tokenizer(

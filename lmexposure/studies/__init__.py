@@ -106,6 +106,7 @@ if TYPE_CHECKING:
         VerbatimSettings,
     )
     from lmexposure.studies.sweep import SweepResult
+    from lmexposure.studies.sweep_checks import too_few_models
     from lmexposure.studies.sweep_record import (
         MOST_LOST,
         AuditedText,
@@ -133,6 +134,8 @@ if TYPE_CHECKING:
     from lmexposure.studies.sweep_settings import (
         ATTACKS,
         COMPARING,
+        MOST_POPULATION,
+        POPULATION_SHARE,
         READS,
         SCORES,
         SWEEPING,

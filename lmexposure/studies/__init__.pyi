@@ -85,6 +85,7 @@ from lmexposure.studies.settings import MeasureSettings as MeasureSettings
 from lmexposure.studies.settings import RunSettings as RunSettings
 from lmexposure.studies.settings import VerbatimSettings as VerbatimSettings
 from lmexposure.studies.sweep import SweepResult as SweepResult
+from lmexposure.studies.sweep_checks import too_few_models as too_few_models
 from lmexposure.studies.sweep_record import MOST_LOST as MOST_LOST
 from lmexposure.studies.sweep_record import AuditedText as AuditedText
 from lmexposure.studies.sweep_record import CounterfactualGroup as CounterfactualGroup
@@ -109,6 +110,8 @@ from lmexposure.studies.sweep_record import Utility as Utility
 from lmexposure.studies.sweep_record import WorstText as WorstText
 from lmexposure.studies.sweep_settings import ATTACKS as ATTACKS
 from lmexposure.studies.sweep_settings import COMPARING as COMPARING
+from lmexposure.studies.sweep_settings import MOST_POPULATION as MOST_POPULATION
+from lmexposure.studies.sweep_settings import POPULATION_SHARE as POPULATION_SHARE
 from lmexposure.studies.sweep_settings import READS as READS
 from lmexposure.studies.sweep_settings import SCORES as SCORES
 from lmexposure.studies.sweep_settings import SWEEPING as SWEEPING

@@ -27,9 +27,12 @@ from lmexposure._style import (
     validity,
     visible,
 )
+from lmexposure.canaries import UNIFORM
 from lmexposure.core import EPSILON_LIMIT, LIMIT, Check, CheckKind, Outcome, Thresholds, met_outcome
 from lmexposure.studies.sweep_record import MOST_LOST, SweepBound, SweepNumbers
+from lmexposure.studies.sweep_settings import SweepSettings
 
+_JUDGED = 3  # tests against chance that share the significance
 _FARTHEST = 10**6  # models that an answer may ask for
 # Looks of all rays of a one-run audit, at most; a test holds it against the audit.
 MOST_LOOKS = 52
@@ -259,12 +262,7 @@ class _Group:
 
     def models_for(self, most: float = 0.0) -> int:
         """Models that it takes to judge all of so large a group, or to show a rate above `most`."""
-        for models in range(2, _FARTHEST):
-            had = _fewest(models, self.among)
-            certain = (self.share / self.among) ** (1 / had)
-            if self.among * _chance(had, models - had, had) <= self.share and certain > most:
-                return models
-        return _FARTHEST
+        return _models_for(self.among, self.share, most)
 
 
 def _groups(result: SweepNumbers, share: float) -> Iterator[_Group]:
@@ -356,6 +354,35 @@ def _against_rate(group: _Group, text: _Text, most: float) -> tuple[Outcome, str
     return Outcome.PASS, (
         f"{seen}, not more often than the {allowed} allowed; one that every model gives away would "
         f"have shown at least {short(least)}"
+    )
+
+
+def _models_for(among: int, share: float, most: float = 0.0) -> int:
+    """Models that it takes to judge the worst of a group of texts at a share of significance."""
+    for models in range(2, _FARTHEST):
+        had = _fewest(models, among)
+        certain = (share / among) ** (1 / had)
+        if among * _chance(had, models - had, had) <= share and certain > most:
+            return models
+    return _FARTHEST
+
+
+def too_few_models(settings: SweepSettings, documents: int) -> str | None:
+    """That the gate could not judge the worst text of a sweep, before it begins; None: it could."""
+    if settings.shares_used != (1.0,) or settings.coins != "independent":
+        return None
+    run, share = settings.run, Thresholds().significance / _JUDGED
+    kinds = len(run.uniform_formats) + sum(kind != UNIFORM for kind in run.kinds)
+    canaries = run.per_class * len(run.repetitions) * kinds
+    worst = {"canaries": canaries, "ordinary documents": settings.population_of(documents)}
+    takes = {name: _models_for(among, share) for name, among in worst.items() if among}
+    name = max(takes, key=lambda name: takes[name], default="")
+    if takes.get(name, 0) <= settings.models:
+        return None
+    fewer = ", or fewer of them (population=...)" if name != "canaries" else ""
+    return (
+        f"{count(settings.models, 'model')} are too few for the worst of {worst[name]:,} {name}: "
+        f"the gate will be inconclusive; give models={takes[name]}{fewer}"
     )
 
 

@@ -79,6 +79,7 @@ def test_every_failure_is_3_and_ctrl_c_130(
         raise failure
 
     monkeypatch.setattr("lmexposure.audit.preview", fail)
+    (tmp_path / "c.txt").write_text("a line\n")
     code = 130 if isinstance(failure, KeyboardInterrupt) else 3
     outcome = call("run", tmp_path / "c.txt", "--out", tmp_path / "o")
     assert outcome.code == code
@@ -92,7 +93,7 @@ def test_every_failure_is_3_and_ctrl_c_130(
 
 
 @pytest.mark.parametrize("pipe", [False, True])
-def test_output_that_nobody_reads_is_3_not_a_leak(tmp_path: Path, pipe: bool) -> None:
+def test_a_closed_pipe_is_141_not_a_leak_and_a_lost_corpus_3(tmp_path: Path, pipe: bool) -> None:
     (tmp_path / "c.txt").write_text("".join(f"line {n}\n" for n in range(50)))
     corpus = "-" if pipe else "c.txt"
     plan = ["--format", "pin", "--canaries", "2", "--repetitions", "1", "--controls", "1"]
@@ -107,10 +108,44 @@ def test_output_that_nobody_reads_is_3_not_a_leak(tmp_path: Path, pipe: bool) ->
             stderr=subprocess.PIPE,
             text=True,
         )
-    said = "what was written must be thrown away" if pipe else "what was printed was not read"
-    assert (done.returncode, said in done.stderr) == (3, True), done.stderr
-    assert "Traceback" not in done.stderr
+    said = "error: cannot write the corpus: Broken pipe; what was written must be thrown away\n"
+    expected = (3, said) if pipe else (141, "")
+    assert (done.returncode, done.stderr) == expected
     assert (tmp_path / "o" / "manifest.json").exists() != pipe
+
+
+_SHOWN = Path(__file__).parents[1] / "golden" / "data" / "shown"
+
+
+@pytest.mark.parametrize("words", [[], ["--json", "-", "--junit", "verdict.xml"]])
+def test_a_verdict_whose_reader_has_enough_keeps_its_exit_code(
+    tmp_path: Path, words: list[str]
+) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, "wb") as nobody:
+        done = subprocess.run(
+            [sys.executable, "-m", "lmexposure", "check", str(_SHOWN / "demo"), *words],
+            cwd=tmp_path,
+            stdout=nobody,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert (done.returncode, "error" in done.stderr) == (1, False), done.stderr
+    assert (tmp_path / "verdict.xml").exists() == bool(words)
+
+
+def test_a_full_disk_is_no_reader_that_has_enough() -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("no /dev/full")
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "lmexposure", "--version"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert done.returncode == 3, done.stderr
 
 
 _PRESSED_AT = """
@@ -170,7 +205,7 @@ def test_ctrl_c_is_130_also_where_what_was_printed_is_not_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(entry, "_run", lambda: entry.INTERRUPTED)
-    monkeypatch.setattr(entry, "_all_was_read", lambda: False)
+    monkeypatch.setattr(entry, "_all_was_written", lambda: False)
     with pytest.raises(SystemExit) as stopped:
         entry.main()
     assert stopped.value.code == 130

@@ -16,7 +16,9 @@ from lmexposure.studies import SweepPlan, SweepSettings
 def test_step_by_step_as_slurm_does_it(call: Call) -> None:
     out, corpus = Path("sweep"), corpus_at(Path())
     said = call("sweep", corpus, *FLAGS, "--prepare", "--out", out)
-    assert (said.code, said.err) == (0, f"reading {corpus}\n")
+    few = "5 models are too few for the worst of 6 canaries: the gate will be inconclusive"
+    told = f"reading {corpus}\nwarning: {few}; give --models 18\n"
+    assert (said.code, said.err) == (0, told)
     assert "5 models; by coins 6 canaries and 4 ordinary documents" in said.out
     assert f"lmexposure sweep --only N --out {out}, N from 0 to {MODELS - 1}" in said.out
     plan = SweepPlan.read(out)

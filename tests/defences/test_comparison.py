@@ -22,11 +22,11 @@ from lmexposure.defences.catalogue import (
     adapted_attacks,
     attack_parts,
     of_kept_tokens,
-    paid_level,
     shows_less_p,
     strongest,
 )
 from lmexposure.defences.comparison import Comparison, _slice, told_apart
+from lmexposure.defences.needs import paid_level
 from lmexposure.errors import CorpusError, ResultError, SettingsError
 from lmexposure.models import left_out
 from lmexposure.statistics import binomial_interval, rate_parts, tpr_at_fpr

@@ -25,6 +25,7 @@ from pydantic import TypeAdapter
 
 from lmexposure._files import PRIVATE, read_bytes, write_json
 from lmexposure._record import refuse_other_version
+from lmexposure._saved_models import holds_model, is_manifest
 from lmexposure._types import FROM_FILE, Count, Found, Positive, Rows, Sha256
 from lmexposure._validate import integer, one_of
 from lmexposure.canaries.corpora import ADAPTERS
@@ -103,6 +104,7 @@ def layout_for(
     schema: RowSchema | None = None,
 ) -> FileLayout:
     """What a document is in these files: as said, else by their suffix; it must be one."""
+    _refuse_others(sources)
     guessed = {guess_layout(path) for path in sources}
     if name is None and len(guessed) > 1:
         raise CorpusError(
@@ -112,6 +114,22 @@ def layout_for(
         _refuse_tables(sources)
     layout = name or guessed.pop()
     return layout_named(layout, text_field=text_field, fields=fields, schema=schema)
+
+
+def _refuse_others(sources: Sequence[Path]) -> None:
+    """Refuse what a person may have given in the place of a corpus."""
+    for path in sources:
+        if holds_model(path):
+            raise CorpusError(
+                f"{path} is a model, and a corpus is asked for; give files of text "
+                "there, and the model in its own place"
+            )
+        if path.suffix == ".json" and is_manifest(path):
+            inserted = path.with_name("corpus")
+            files = f", such as '{inserted}/*'" if inserted.is_dir() else ""
+            raise CorpusError(
+                f"{path} is a manifest, and a corpus is asked for; give its files{files}"
+            )
 
 
 def _refuse_tables(sources: Sequence[Path]) -> None:

@@ -263,4 +263,5 @@ class RowsRecord(FileRecord):
     @classmethod
     def beside(cls, manifest: str | Path) -> Path:
         """Where the rows of this manifest are written down: in its directory."""
-        return Path(manifest).with_name(cls.NAME)
+        manifest = Path(manifest)
+        return manifest / cls.NAME if manifest.is_dir() else manifest.with_name(cls.NAME)
