@@ -296,6 +296,7 @@ COMMANDS = (
             _file("summary"): 'Append Markdown here, as to "$GITHUB_STEP_SUMMARY".',
             flag("settings_file", Path, word="--settings"): "A TOML file; thresholds in its "
             "table [check]; flags win.",
+            switch("full"): "Print each check of each class with its reason, and all notes.",
         },
         {"thresholds": THRESHOLDS, "measuring": MEASURED_FIRST},
         examples="""

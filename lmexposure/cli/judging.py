@@ -27,6 +27,7 @@ from lmexposure.cli.console import (
     print_pairs,
     print_section,
     print_table,
+    said,
     say,
     say_verdict,
     warn,
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from lmexposure.studies import Result
 
 
-def check(
+def check(  # noqa: PLR0913 - a command
     run: Path | None,
     model: str | None,
     manifest: Path | None,
@@ -47,6 +48,7 @@ def check(
     settings_file: Path | None,
     thresholds: Given,
     measuring: Given,
+    full: bool,
     **files: Path | None,
 ) -> None:
     """Compare a result, a sweep, or a model that is measured first, with thresholds.
@@ -76,7 +78,14 @@ def check(
     verdict = judge(study, limits)
     aside = STDOUT in outputs.values()  # no verdict in what the next program reads
     with suppress(SystemExit):  # a reader that has enough: the exit code says the verdict
-        for line in verdict_text(verdict, study.provenance).split("\n"):
+        notes = [*map(said, study.notes)]
+        text = verdict_text(verdict, study.provenance, notes=notes, full=full)
+        more = (
+            ""
+            if full or verdict.passed
+            else "\n\n--full prints each check of each class with its reason"
+        )
+        for line in f"{text}{more}".split("\n"):
             say(line, aside=aside)
     _write_outputs(outputs, verdict, study, source)
     raise typer.Exit(verdict.exit_code)

@@ -19,6 +19,7 @@ from lmexposure.errors import SettingsError
 DEFAULT_GUESSES = 1000
 _MOST = 10**15  # of a count
 _LEAST = 1e-9  # of a probability, to calculate with
+BUT = " But "  # before what makes a reason doubtful
 THRESHOLDS = "Thresholds"  # the panel of the command's help
 
 
@@ -96,6 +97,11 @@ class CheckKind:
     said_pass: str = "no leak"
     said_doubt: str = ""  # "": undecided, or of a precondition not met
     after_leak: str = "Do not release this model."  # what to do where it leaks, in a sentence
+
+    def worst(self, check: Check) -> float:
+        """Sorts the worst number first."""
+        value = 0.0 if check.value is None else check.value
+        return value if self.low_is_worse else -value
 
 
 # What kinds of checks share; each study gives them its help and its remedy.
@@ -194,6 +200,14 @@ def met_outcome(met: bool) -> Outcome:
     return Outcome.PASS if met else Outcome.INCONCLUSIVE
 
 
+def doubted(check: Check, doubt: str, *outcomes: Outcome) -> Check:
+    """What came to one of these is inconclusive, for this reason, a clause."""
+    if check.outcome not in outcomes:
+        return check
+    reason = f"{check.reason}{BUT}{doubt}."
+    return replace(check, outcome=Outcome.INCONCLUSIVE, reason=reason)
+
+
 def verdict_of(
     checks: Sequence[Check], untested: Sequence[str], kinds: Mapping[str, CheckKind]
 ) -> Verdict:
@@ -267,8 +281,7 @@ class _Checks:
 
     def _worst(self, check: Check) -> tuple[int, float]:
         """The most convincing kind first, of one kind the worst number."""
-        value = 0.0 if check.value is None else check.value
-        return self._place(check), value if self.kinds[check.key].low_is_worse else -value
+        return self._place(check), self.kinds[check.key].worst(check)
 
     def _passing(self, check: Check) -> tuple[bool, bool, int, float]:
         """What was asked for first; then what says how near a leak it came."""

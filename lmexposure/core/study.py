@@ -215,6 +215,12 @@ class Study(FileRecord):
         return {}
 
     @property
+    def notes(self) -> Sequence[str]:
+        """What its reader must know, a sentence each: the warnings of its record."""
+        warnings: Sequence[str] = getattr(self, "warnings", ())
+        return warnings
+
+    @property
     def provenance(self) -> Provenance:
         """Which version, when, and of what."""
         return Provenance(

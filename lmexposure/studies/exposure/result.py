@@ -125,6 +125,11 @@ class Result(ResultNumbers):
             model=self.model_name,
         )
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Warnings of its record, and of what lies next to it."""
+        return self.files.warnings
+
     def document(self) -> Document:
         """From exposure to the command that measures it again."""
         return self._told()
