@@ -80,13 +80,10 @@ def check(  # noqa: PLR0913 - a command
     with suppress(SystemExit):  # a reader that has enough: the exit code says the verdict
         notes = [*map(said, study.notes)]
         text = verdict_text(verdict, study.provenance, notes=notes, full=full)
-        more = (
-            ""
-            if full or verdict.passed
-            else "\n\n--full prints each check of each class with its reason"
-        )
-        for line in f"{text}{more}".split("\n"):
+        for line in text.split("\n"):
             say(line, aside=aside)
+        if not (full or verdict.passed):
+            say("\n--full prints each check of each class with its reason", aside=aside)
     _write_outputs(outputs, verdict, study, source)
     raise typer.Exit(verdict.exit_code)
 

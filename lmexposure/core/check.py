@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import ClassVar
 
 from lmexposure._settings import Settings, at_least_0, setting, settings_of, whole
-from lmexposure._style import outcome_word, sentence, setting_value, short
+from lmexposure._style import outcome_word, sentence, setting_value, short, visible
 from lmexposure._validate import fraction, positive
 from lmexposure.errors import SettingsError
 
@@ -134,7 +134,12 @@ class Verdict:
     kinds: Mapping[str, CheckKind]  # of its checks, by their keys
 
     def __repr__(self) -> str:
-        return f"<Verdict: {self.sentence}>"
+        return f"<Verdict: {visible(self.sentence)}>"
+
+    def _repr_html_(self) -> str:
+        from lmexposure.core.render import verdict_cell
+
+        return verdict_cell(self)
 
     @property
     def finding(self) -> str:

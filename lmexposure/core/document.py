@@ -81,7 +81,7 @@ def answers_of(
     most: int | None = None,  # lines of checks that there is room for
 ) -> Answers:
     """The answers of a verdict."""
-    lines = [*_shared(check_lines(verdict), verdict), *_left_out(verdict)]
+    lines = [*shared_lines(verdict), *_left_out(verdict)]
     return Answers(
         asked=_ASKED[verdict.outcome],
         finding=finding or verdict.finding,
@@ -102,12 +102,13 @@ def check_lines(verdict: Verdict) -> list[CheckLine]:
     return sorted(lines, key=lambda line: _WORST.index(line.outcome))
 
 
-def _shared(lines: Sequence[CheckLine], verdict: Verdict) -> list[CheckLine]:
+def shared_lines(verdict: Verdict) -> list[CheckLine]:
     """The same, where preconditions that are met share one line."""
+    lines = check_lines(verdict)
     met = [line for line in lines if line.outcome is Outcome.PASS]
     sound = [line for line in met if verdict.kinds[line.checks[0].key].precondition]
     if not sound:
-        return [*lines]
+        return lines
     names = ", ".join(line.what for line in sound)
     shared = CheckLine(outcome=Outcome.PASS, what="the measurement itself", said=names)
     rest = [line for line in lines if line not in sound]

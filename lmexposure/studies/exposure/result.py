@@ -56,6 +56,10 @@ class Result(ResultNumbers):
         }
     )
     CHECKS: ClassVar[Mapping[str, CheckKind]] = EXPOSURE_CHECKS
+    TAB: ClassVar[Sequence[str]] = (
+        *("canaries", "exposure", "extraction", "formats", "model", "notes", "plot", "privacy"),
+        *("save", "scores", "settings", "summary", "to_frame", "when", "with_manifest"),
+    )
 
     @classmethod
     def read(cls, path: str | Path) -> Self:
