@@ -62,6 +62,13 @@ class Setting:
                 raise
             raise SettingsError(f"{failure}; {self.remedy}") from None
 
+    def taken(self, given: object) -> Any:
+        """A list as a tuple, and a whole number as one where several may be given."""
+        if isinstance(given, list):
+            return tuple(given)
+        is_number = isinstance(given, int) and not isinstance(given, bool)
+        return (given,) if is_number and self.kind == tuple[int, ...] else given
+
     @property
     def shown_default(self) -> str:
         """The default, for people."""
@@ -293,7 +300,7 @@ class Settings(Found):
         kind: Any = type(self)
         for name, declared in settings_of(kind).items():
             given = getattr(self, name)
-            value: Any = tuple(given) if isinstance(given, list) else given
+            value: Any = declared.taken(given)
             declared.check(value)
             if declared.kind is float and value is not None:
                 value = float(value)
@@ -337,7 +344,7 @@ def settings_in(
         for name, value in values.items():
             if known[name].parse is not None and isinstance(value, str):
                 values[name] = value = known[name].read(value)
-            known[name].check(tuple(value) if isinstance(value, list) else value)
+            known[name].check(known[name].taken(value))
     except SettingsError as failure:
         raise SettingsError(f"{path}: {failure}") from None
     return values

@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Sequence
 from decimal import Decimal
+from html import escape
 from typing import TypeAlias
 
 Value: TypeAlias = bool | int | float | str | tuple[int | float | str, ...] | None  # of a setting
@@ -421,6 +422,22 @@ def slug(text: str) -> str:
     """
     clean = re.sub("[^a-z0-9_]+", "-", text.lower()).strip("-")
     return clean[:_LONGEST_SLUG].strip("-") or "unnamed"
+
+
+def html_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table for a notebook, every text of it plain.
+
+    >>> html_table(["format"], [["<b>"]])
+    '<table><tr><th>format</th></tr><tr><td>&lt;b&gt;</td></tr></table>'
+    """
+    lines = ["".join(f"<th>{html(head)}</th>" for head in heads)] if heads else []
+    lines += ["".join(f"<td>{html(cell)}</td>" for cell in row) for row in rows]
+    return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
+
+
+def html(text: str) -> str:
+    """Text as HTML, every character of it plain."""
+    return escape(visible(text))
 
 
 def _is_missing(value: float | None) -> bool:

@@ -63,7 +63,7 @@ def shown(run: Result, capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
         "terminal": capsys.readouterr().out,
         "markdown": as_markdown(told),
         "page": unescape(re.sub(r"<[^>]+>", " ", page)),
-        "gate": verdict_text(told.verdict, run.provenance),
+        "gate": verdict_text(told.verdict, run.provenance, full=True),
         "summary": verdict_summary(told.verdict, run.provenance),
     }
 

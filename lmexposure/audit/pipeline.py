@@ -158,27 +158,37 @@ def estimate_cost(corpus: Files, settings: RunSettings, *, would: Preview | None
     )
 
 
-_QUICK_LINES = 3_000
-_QUICK_TRAINING: Mapping[str, Any] = {"epochs": 8, "learning_rate": 6e-3}
+_DEMO_LINES = 3_000
+_RATE = 6e-3
 
 
-def demo_settings(*, quick: bool = False) -> RunSettings:
-    """The demo's plan: 10 canaries each inserted 1, 4 and 16 times, 32 controls, the LSTM."""
-    plan = RunSettings(canaries=10, repetitions=(1, 4, 16), controls=32, seed=0)
-    if not quick:
-        return replace(plan, training={"epochs": 12})
-    return replace(
-        plan,
+def demo_settings(*, quick: bool = False, clean: bool = False) -> RunSettings:
+    """The demo's plan: 10 secrets inserted once and 10 inserted 16 times, and a small LSTM.
+
+    The clean one has the secrets that pass: 20, each once in a text that is read once. The model
+    is known to have read them by the witnesses, which are in the text as often as in the other.
+    """
+    plan = RunSettings(
+        canaries=10,
         repetitions=(1, 16),
+        controls=32,
+        seed=0,
         layers=1,
         units=128,
-        training=_QUICK_TRAINING,
-        measure=MeasureSettings.first_look(),
+        training={"epochs": 8, "learning_rate": _RATE},
+        measure=MeasureSettings.first_look() if quick else MeasureSettings(),
     )
+    if not clean:
+        return plan
+    once: Mapping[str, Any] = {"epochs": 1, "learning_rate": _RATE}
+    return replace(plan, canaries=20, repetitions=(1,), training=once)
 
 
-def demo_corpus(path: Path, *, quick: bool = False) -> Path:
-    """Write the language reference of this Python as a text file, one line a document."""
+def demo_corpus(path: Path, *, short: bool = False) -> Path:
+    """Write the language reference of this Python as a text file, one line a document.
+
+    The short one is its beginning, which the demo trains on in seconds.
+    """
     try:
         topics: dict[str, str] = importlib.import_module("pydoc_data.topics").topics
     except (ImportError, AttributeError):
@@ -190,6 +200,6 @@ def demo_corpus(path: Path, *, quick: bool = False) -> Path:
         )
     lines = "\n".join(topics[name].rstrip("\n") for name in sorted(topics)).split("\n")
     with atomic_write(path) as stream:
-        for line in lines[: _QUICK_LINES if quick else None]:
+        for line in lines[: _DEMO_LINES if short else None]:
             stream.write(line.encode() + b"\n")
     return path

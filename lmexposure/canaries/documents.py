@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lmexposure._files import PRIVATE, atomic_write, made_directory, only_writer, sha256_file
+from lmexposure._style import html
 from lmexposure._written import remove
 from lmexposure.canaries.copies import Files, Planned, Reading, insert_copies, listed_files
 from lmexposure.canaries.corpora.in_memory import (
@@ -62,9 +63,16 @@ class Inserted(NamedTuple, Generic[_T]):
 
     def __repr__(self) -> str:
         """Without the documents: the secrets are among them, and a notebook keeps what it shows."""
+        return f"<Inserted: {self._what}, {self.manifest!r}>"
+
+    def _repr_html_(self) -> str:
+        return f"<p>Inserted: {html(self._what)}</p>{self.manifest._repr_html_()}"
+
+    @property
+    def _what(self) -> str:
         several = isinstance(self.documents, Sized) and not isinstance(self.documents, Mapping)
         many = f"{len(self.documents):,} documents in " if several else ""  # type: ignore[arg-type]
-        return f"<Inserted: {many}a {type(self.documents).__name__}, {self.manifest!r}>"
+        return f"{many}a {type(self.documents).__name__}"
 
 
 def insert(  # noqa: PLR0913 (a public door: each is an option of an insertion)

@@ -4,6 +4,7 @@ It holds every secret and the seeds, so it is written for its owner only, and no
 shows a value. Roles that coins deny prove nothing: whenever a `Manifest` is made, it is checked.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -16,7 +17,7 @@ from pydantic import ConfigDict, Field, WithJsonSchema, field_validator
 from lmexposure._files import PRIVATE, content_hash, read_bytes
 from lmexposure._record import FileRecord, JsonTable
 from lmexposure._saved_models import is_manifest, manifest_at
-from lmexposure._style import count, listed, visible
+from lmexposure._style import count, html, html_table, listed, visible
 from lmexposure._types import BigInteger, Count, Found, Matching, Rows
 from lmexposure._validate import integer, of_type
 from lmexposure.canaries.corpora import ADAPTERS, IN_MEMORY
@@ -136,6 +137,14 @@ class Manifest:
         roles += [count(len(self.controls), "control")]
         documents = count(self.corpus.documents, "document")
         return f"<Manifest of {documents}: {listed(roles)} of {visible(', '.join(self.formats))}>"
+
+    def _repr_html_(self) -> str:
+        every = Counter((entry.format, entry.role, entry.repetitions) for entry in self.entries)
+        rows = [
+            (form, role.replace("_", " "), str(repetitions or ""), str(n))
+            for (form, role, repetitions), n in every.items()
+        ]
+        return html(repr(self)) + html_table(("format", "role", "repetitions", "secrets"), rows)
 
     @cached_property
     def canaries(self) -> tuple[Canary, ...]:

@@ -165,7 +165,7 @@ class Plan(Checked):
             *,
             formats: FormatLike | Iterable[FormatLike],
             canaries: int = 10,
-            repetitions: Iterable[int] = (1, 4, 16),
+            repetitions: Iterable[int] | int = (1, 4, 16),
             controls: int = 32,
             seed: int | None = None,
             left_out: Iterable[str] = (),
@@ -177,6 +177,9 @@ class Plan(Checked):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "formats", _loaded(self.formats))
+        given: object = self.repetitions
+        if isinstance(given, int) and not isinstance(given, bool):
+            object.__setattr__(self, "repetitions", (given,))
         for name in ("repetitions", "left_out"):
             object.__setattr__(self, name, _listed(name, getattr(self, name)))
         whole = {"canaries": (1, None), "controls": (0, None), "seed": (0, LARGEST_SEED)}

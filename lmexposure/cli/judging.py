@@ -28,6 +28,7 @@ from lmexposure.cli.console import (
     print_pairs,
     print_section,
     print_table,
+    said,
     say,
     say_verdict,
     warn,
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from lmexposure.studies import Result
 
 
-def check(
+def check(  # noqa: PLR0913 - a command
     run: Path | None,
     model: str | None,
     manifest: Path | None,
@@ -48,6 +49,7 @@ def check(
     settings_file: Path | None,
     thresholds: Given,
     measuring: Given,
+    full: bool,
     **files: Path | None,
 ) -> None:
     """Compare a result, a sweep, or a model that is measured first, with thresholds.
@@ -77,8 +79,12 @@ def check(
     verdict = judge(study, limits)
     aside = STDOUT in outputs.values()  # no verdict in what the next program reads
     with suppress(SystemExit):  # a reader that has enough: the exit code says the verdict
-        for line in verdict_text(verdict, study.provenance).split("\n"):
+        notes = [*map(said, study.notes)]
+        text = verdict_text(verdict, study.provenance, notes=notes, full=full)
+        for line in text.split("\n"):
             say(line, aside=aside)
+        if not (full or verdict.passed):
+            say("\n--full prints each check of each class with its reason", aside=aside)
     try:
         _write_outputs(outputs, verdict, study, source)
     except FileError as failure:

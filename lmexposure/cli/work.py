@@ -94,16 +94,24 @@ def run(corpus: list[str], out: Path, settings: "RunSettings") -> None:
         _run(files, out, settings)
 
 
-def demo(out: Path | None, quick: bool, given: Given) -> None:
-    """Run the whole test on the language reference that comes with Python. No download."""
+def demo(out: Path | None, quick: bool, clean: bool, given: Given) -> None:
+    """Run the whole test on the language reference that comes with Python. No download.
+
+    The model leaks: `lmexposure check` ends with exit code 1. With --clean the secrets are not
+    repeated and the text is read once: the gate passes, with exit code 0.
+    """
+    if quick and clean:
+        raise SettingsError(
+            "--quick passes no gate, and --clean shows what passes it; leave --quick out"
+        )
     begin("reading the language reference of Python")
     from lmexposure._files import only_writer
     from lmexposure.audit import demo_corpus, demo_settings, estimate_cost
 
-    settings = asked(demo_settings(quick=quick), given)
-    out = out or Path("runs") / ("demo-quick" if quick else "demo")
+    settings = asked(demo_settings(quick=quick, clean=clean), given)
+    out = out or Path("runs") / f"demo{'-quick' * quick}{'-clean' * clean}"
     with only_writer(out):
-        corpus = demo_corpus(out / "source" / "python_topics.txt", quick=quick)
+        corpus = demo_corpus(out / "source" / "python_topics.txt", short=True)
         say(estimate_cost(corpus, settings))
         _run(corpus, out, settings)
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         Thresholds,
         Verdict,
         attainable_outcome,
+        doubted,
         interval_outcome,
         met_outcome,
         quantile_pair,

@@ -17,6 +17,7 @@ from lmexposure.core.check import Outcome as Outcome
 from lmexposure.core.check import Thresholds as Thresholds
 from lmexposure.core.check import Verdict as Verdict
 from lmexposure.core.check import attainable_outcome as attainable_outcome
+from lmexposure.core.check import doubted as doubted
 from lmexposure.core.check import interval_outcome as interval_outcome
 from lmexposure.core.check import met_outcome as met_outcome
 from lmexposure.core.check import quantile_pair as quantile_pair

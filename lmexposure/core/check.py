@@ -12,13 +12,14 @@ from enum import StrEnum
 from typing import ClassVar
 
 from lmexposure._settings import Settings, at_least_0, setting, settings_of, whole
-from lmexposure._style import outcome_word, sentence, setting_value, short
+from lmexposure._style import outcome_word, sentence, setting_value, short, visible
 from lmexposure._validate import fraction, positive
 from lmexposure.errors import SettingsError
 
 DEFAULT_GUESSES = 1000
 _MOST = 10**15  # of a count
 _LEAST = 1e-9  # of a probability, to calculate with
+BUT = " But "  # before what makes a reason doubtful
 THRESHOLDS = "Thresholds"  # the panel of the command's help
 
 
@@ -97,6 +98,11 @@ class CheckKind:
     said_doubt: str = ""  # "": undecided, or of a precondition not met
     after_leak: str = "Do not release this model."  # what to do where it leaks, in a sentence
 
+    def worst(self, check: Check) -> float:
+        """Sorts the worst number first."""
+        value = 0.0 if check.value is None else check.value
+        return value if self.low_is_worse else -value
+
 
 # What kinds of checks share; each study gives them its help and its remedy.
 LIMIT = CheckKind(help="", remedy="", said_leak="above the limit", said_pass="not above the limit")
@@ -128,7 +134,12 @@ class Verdict:
     kinds: Mapping[str, CheckKind]  # of its checks, by their keys
 
     def __repr__(self) -> str:
-        return f"<Verdict: {self.sentence}>"
+        return f"<Verdict: {visible(self.sentence)}>"
+
+    def _repr_html_(self) -> str:
+        from lmexposure.core.render import verdict_cell
+
+        return verdict_cell(self)
 
     @property
     def finding(self) -> str:
@@ -192,6 +203,14 @@ def interval_outcome(low: float | None, high: float | None, most: float) -> Outc
 def met_outcome(met: bool) -> Outcome:
     """Of a precondition, which never is a leak."""
     return Outcome.PASS if met else Outcome.INCONCLUSIVE
+
+
+def doubted(check: Check, doubt: str, *outcomes: Outcome) -> Check:
+    """What came to one of these is inconclusive, for this reason, a clause."""
+    if check.outcome not in outcomes:
+        return check
+    reason = f"{check.reason}{BUT}{doubt}."
+    return replace(check, outcome=Outcome.INCONCLUSIVE, reason=reason)
 
 
 def verdict_of(
@@ -267,8 +286,7 @@ class _Checks:
 
     def _worst(self, check: Check) -> tuple[int, float]:
         """The most convincing kind first, of one kind the worst number."""
-        value = 0.0 if check.value is None else check.value
-        return self._place(check), value if self.kinds[check.key].low_is_worse else -value
+        return self._place(check), self.kinds[check.key].worst(check)
 
     def _passing(self, check: Check) -> tuple[bool, bool, int, float]:
         """What was asked for first; then what says how near a leak it came."""

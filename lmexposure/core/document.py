@@ -8,11 +8,11 @@ come from the checks of a verdict, before any page.
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from lmexposure._style import LABELS, MISSING, count, interval, number, sentence
-from lmexposure.core.check import Check, CheckKind, Outcome, Verdict
+from lmexposure.core.check import BUT, Check, CheckKind, Outcome, Verdict
 
 if TYPE_CHECKING:
     from lmexposure.core.charts import Chart
@@ -27,6 +27,7 @@ _CAME_TO = {
     Outcome.NOT_TESTED: "not tested",
 }
 _ASKED = {Outcome.LEAK: "How badly?", Outcome.INCONCLUSIVE: "Why?", Outcome.PASS: "What was found?"}
+_CLAUSE_END = re.compile(r"[;.] (?![^(]*\))")  # not of what is in brackets
 _MOST_REASONS = 2  # of what makes a verdict inconclusive; the table of checks has all
 
 
@@ -46,6 +47,9 @@ class CheckLine:
     outcome: Outcome  # the worst of all classes
     what: str  # the check, as people know it
     said: str  # in how many classes it came to that, or why it was not made
+    # checks: that came to it, of leaks the worst first; untested: of how many classes none was made
+    checks: Sequence[Check] = field(default=(), compare=False)
+    untested: int = field(default=0, compare=False)
 
     @property
     def word(self) -> str:
@@ -81,7 +85,7 @@ def answers_of(
     most: int | None = None,  # lines of checks that there is room for
 ) -> Answers:
     """The answers of a verdict."""
-    lines = [*check_lines(verdict), *_left_out(verdict)]
+    lines = [*shared_lines(verdict), *_left_out(verdict)]
     return Answers(
         asked=_ASKED[verdict.outcome],
         finding=finding or verdict.finding,
@@ -94,22 +98,25 @@ def answers_of(
 
 
 def check_lines(verdict: Verdict) -> list[CheckLine]:
-    """One line for each kind of check; preconditions that are met share one."""
+    """One line for each kind of check, leaks first."""
     made: dict[str, list[Check]] = {}
     for check in verdict.checks:
         made.setdefault(check.name, []).append(check)
-    lines, sound = [], []
-    for name, checks in made.items():
-        kind = verdict.kinds[checks[0].key]
-        line = _line(name, checks, kind)
-        if kind.precondition and line.outcome is Outcome.PASS:
-            sound.append(name)
-        else:
-            lines.append(line)
-    if sound:
-        names = ", ".join(sound)
-        lines.append(CheckLine(outcome=Outcome.PASS, what="the measurement itself", said=names))
+    lines = [_line(name, of, verdict.kinds[of[0].key]) for name, of in made.items()]
     return sorted(lines, key=lambda line: _WORST.index(line.outcome))
+
+
+def shared_lines(verdict: Verdict) -> list[CheckLine]:
+    """The same, where preconditions that are met share one line."""
+    lines = check_lines(verdict)
+    met = [line for line in lines if line.outcome is Outcome.PASS]
+    sound = [line for line in met if verdict.kinds[line.checks[0].key].precondition]
+    if not sound:
+        return lines
+    names = ", ".join(line.what for line in sound)
+    shared = CheckLine(outcome=Outcome.PASS, what="the measurement itself", said=names)
+    rest = [line for line in lines if line not in sound]
+    return sorted([*rest, shared], key=lambda line: _WORST.index(line.outcome))
 
 
 def date_of(measured: str | None) -> str:
@@ -136,30 +143,44 @@ def next_steps(verdict: Verdict) -> Iterator[str]:
 def _line(name: str, made: Sequence[Check], kind: CheckKind) -> CheckLine:
     outcome = min((check.outcome for check in made), key=_WORST.index)
     so = [check for check in made if check.outcome is outcome]
-    return CheckLine(outcome=outcome, what=name, said=_said(outcome, so, made, kind))
+    so = sorted(so, key=kind.worst) if outcome is Outcome.LEAK else so
+    tested = [check for check in made if check.outcome is not Outcome.NOT_TESTED]
+    return CheckLine(
+        outcome=outcome,
+        what=name,
+        said=_said(so, tested, len(made) - len(tested), kind),
+        checks=so,
+        untested=len(made) - len(tested) if tested else 0,
+    )
 
 
-def _said(outcome: Outcome, so: Sequence[Check], made: Sequence[Check], kind: CheckKind) -> str:
-    """In how many classes, where a check is of classes."""
+def _said(so: Sequence[Check], tested: Sequence[Check], left: int, kind: CheckKind) -> str:
+    """In how many classes, where a check is of classes, and of how many it could not be made."""
+    outcome = so[0].outcome
     if outcome is Outcome.NOT_TESTED:
-        return f"not tested, because {_clause(so[0].reason)}"
+        return f"not tested, because {clause_of(so[0])}"
     words = {
         Outcome.LEAK: kind.said_leak,
         Outcome.PASS: kind.said_pass,
         Outcome.INCONCLUSIVE: kind.said_doubt or ("not met" if kind.precondition else "undecided"),
     }
-    if not made[0].scope:
+    if not so[0].scope:
         return words[outcome]
     noun = ("format", "formats") if kind.scopes == "formats" else ("class", "classes")
-    of = count(len(made), *noun) if len(so) == len(made) else f"{len(so)} of {len(made)} {noun[1]}"
+    of, all_of = f"{len(so)} of {len(tested)} {noun[1]}", count(len(tested), *noun)
+    of = all_of if len(so) == len(tested) else of
+    more = f"; {left:,} could not be tested" if left else ""
     if outcome is Outcome.LEAK:
-        return f"{of} {'leaks' if len(so) == 1 else 'leak'}"
-    return f"{words[outcome]} in {of}"
+        return f"{of} {'leaks' if len(so) == 1 else 'leak'}{more}"
+    if outcome is Outcome.PASS and left:
+        return f"{all_of} tested, {words[outcome]}{more}"
+    return f"{words[outcome]} in {of}{more}"
 
 
-def _clause(reason: str) -> str:
-    """The first clause of a reason, to follow other words."""
-    clause = reason.partition(";")[0].rstrip(".")
+def clause_of(check: Check) -> str:
+    """The first clause of a check's reason, or of what makes it doubtful, to follow other words."""
+    reason = check.reason.rpartition(BUT)[2]
+    clause = _CLAUSE_END.split(reason, maxsplit=1)[0].rstrip(".")
     return f"{clause[:1].lower()}{clause[1:]}"
 
 

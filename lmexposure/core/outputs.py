@@ -6,7 +6,7 @@ JUnit XML for build servers that show tests, SARIF 2.1.0 for code hosts that sho
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import quote
 from xml.etree import ElementTree
@@ -14,8 +14,9 @@ from xml.etree import ElementTree
 from lmexposure import __version__
 from lmexposure._files import sha256_bytes
 from lmexposure._record import JsonTable, plain
-from lmexposure._style import outcome_word, visible
+from lmexposure._style import count, outcome_word, reading, visible
 from lmexposure.core.check import Check, Outcome, Verdict
+from lmexposure.core.document import CheckLine, check_lines, clause_of
 from lmexposure.core.study import Provenance
 
 VERDICT_SCHEMA = "lmexposure.verdict/1"
@@ -26,18 +27,60 @@ _MARKUP = re.compile(r"([\\`*_\[\]#|~$])")
 # Ant's schema wants a time and a machine also where there is none to tell.
 _NO_DATE, _NO_HOST = "1970-01-01T00:00:00", "localhost"
 _SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+_MOST_NOTES = 3  # on a terminal
 _LEVELS = {Outcome.LEAK: "error", Outcome.INCONCLUSIVE: "warning"}
 
 
-def verdict_text(verdict: Verdict, provenance: Provenance) -> str:
-    """The sentence, where it comes from, a line for each check, and what was not tested."""
-    lines = [visible(verdict.sentence), provenance.line, ""]
+def verdict_text(
+    verdict: Verdict, provenance: Provenance, *, notes: Sequence[str] = (), full: bool = False
+) -> str:
+    """The sentence, where it comes from, a line for each kind of check that did not pass, notes.
+
+    In full, a line for each check of each class, and every note.
+    """
+    lines = [verdict.sentence, provenance.line, ""]
+    lines += _of_each_check(verdict) if full else _of_each_kind(verdict)
+    shown = notes if full else notes[:_MOST_NOTES]
+    lines += [f"{'note':<12}  {note}" for note in shown]
+    if more := len(notes) - len(shown):
+        lines.append(f"{'note':<12}  {count(more, 'more note')} in the report")
+    return "\n".join(map(visible, lines))
+
+
+def _of_each_kind(verdict: Verdict) -> Iterator[str]:
+    """What failed or was not made a line each, then what passed, then what was left out."""
+    lines = check_lines(verdict)
+    for line in lines:
+        if line.outcome in _LEVELS:
+            yield f"{line.outcome:<12}  {line.what}: {line.said}{_why(line, verdict)}"
+    passed = [line for line in lines if line.outcome is Outcome.PASS]
+    if whole := [line.what for line in passed if not line.untested]:
+        yield f"{Outcome.PASS:<12}  {', '.join(whole)}"
+    for line in passed:
+        if line.untested:
+            yield f"{Outcome.PASS:<12}  {line.what}: {line.said}"
+    unmade = [line for line in lines if line.outcome is Outcome.NOT_TESTED]
+    phrases = [f"{line.what}: {clause_of(line.checks[0])}" for line in unmade]
+    yield from (f"{Outcome.NOT_TESTED:<12}  {line}" for line in (*phrases, *verdict.left_out))
+
+
+def _why(line: CheckLine, verdict: Verdict) -> str:
+    """The worst number beside what is allowed, or why nothing is known; not what is said yet."""
+    worst = line.checks[0]
+    where = f"{worst.scope}: " if worst.scope else ""
+    if worst.outcome is Outcome.LEAK and None not in (worst.value, worst.threshold):
+        found, limit = reading(worst.value, worst.unit), reading(worst.threshold, worst.unit)
+        return f" ({where}{found}, limit {limit})"
+    return "" if worst == verdict.deciding else f" ({where}{clause_of(worst)})"
+
+
+def _of_each_check(verdict: Verdict) -> Iterator[str]:
     for outcome in _READING_ORDER[:-1]:
-        lines += [_text_line(check) for check in verdict.checks if _has_line(check, outcome)]
+        yield from (_text_line(check) for check in verdict.checks if _has_line(check, outcome))
     for title, phrases in (("Tested:", verdict.tested), ("Not tested:", verdict.untested)):
         if phrases:
-            lines += ["", title, *(f"  {visible(phrase)}" for phrase in phrases)]
-    return "\n".join(lines)
+            yield from ("", title, *(f"  {phrase}" for phrase in phrases))
+    yield ""
 
 
 def _has_line(check: Check, outcome: Outcome) -> bool:
@@ -47,8 +90,8 @@ def _has_line(check: Check, outcome: Outcome) -> bool:
 
 
 def _text_line(check: Check) -> str:
-    where = f" ({visible(check.scope)})" if check.scope else ""
-    return f"{check.outcome:<12}  {visible(check.name)}{where}: {visible(check.reason)}"
+    where = f" ({check.scope})" if check.scope else ""
+    return f"{check.outcome:<12}  {check.name}{where}: {check.reason}"
 
 
 def verdict_json(verdict: Verdict, hashes: Mapping[str, str], provenance: Provenance) -> str:

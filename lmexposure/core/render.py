@@ -7,15 +7,15 @@ import csv
 import io
 import json
 import re
+from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import TYPE_CHECKING
 
 from lmexposure._record import JsonTable, plain
-from lmexposure._style import outcome_word, printable, sentence, visible
-from lmexposure.core.check import Outcome
-from lmexposure.core.document import Document, Section, Table
+from lmexposure._style import html, html_table, outcome_word, printable, sentence, visible
+from lmexposure.core.check import Outcome, Verdict
+from lmexposure.core.document import Document, Section, Table, shared_lines
 
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]
@@ -80,6 +80,8 @@ def _longest_run(text: str) -> int:
 _FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # as spreadsheets begin one
 _ALARM = "**This report shows secrets, or texts of the corpus: it was asked to show them.**"
 _EXACT = 2**53  # beyond it some readers of JSON round
+# As on a page of light paper.
+_COLOURS = {Outcome.LEAK: "#a4231c", Outcome.PASS: "#17633d", Outcome.INCONCLUSIVE: "#795200"}
 REPORT_SCHEMA = "lmexposure.document/1"
 
 
@@ -212,26 +214,34 @@ def as_frame(document: Document) -> "pd.DataFrame":
 
 
 def as_cell(document: Document) -> str:
-    """For a notebook: the finding and the tables, without style of their own."""
-    said = [document.verdict.sentence] if document.verdict else []
-    said.append(document.answer)
-    parts = [f"<h3>{_html(document.title)}</h3>"]
-    parts += [f"<p><b>{_html(line)}</b></p>" for line in said]
+    """For a notebook: the verdict, the first chart and the first table; a report has them all."""
+    parts = [f"<h3>{html(document.title)}</h3>"]
+    parts += [verdict_cell(document.verdict)] if document.verdict else []
+    parts.append(f"<p>{html(document.answer)}</p>")
+    parts += map(_picture, document.drawings()[:1])
     sections = (part for section in document.on("html") for part in (section, *section.parts))
-    for section in sections:
-        if section.table is None:
-            continue
-        heads = "".join(f"<th>{_html(head)}</th>" for head in section.table.heads)
-        rows = "".join(
-            f"<tr>{''.join(f'<td>{_html(cell)}</td>' for cell in row)}</tr>"
-            for row in section.table.cells
-        )
-        parts.append(f"<h4>{_html(section.title)}</h4><table><tr>{heads}</tr>{rows}</table>")
-    return "\n".join([*parts, f"<p>{_html(document.origin)}</p>"])
+    shown = next((section for section in sections if section.table is not None), None)
+    if shown is not None and shown.table is not None:
+        parts.append(f"<h4>{html(shown.title)}</h4>")
+        parts.append(html_table(shown.table.heads, shown.table.cells))
+    return "\n".join([*parts, f"<p>{html(document.origin)}</p>"])
 
 
-def _html(text: str) -> str:
-    return escape(visible(text))
+def _picture(chart: "Chart") -> str:
+    """A chart apart from the cell's other ids and colours."""
+    data = b64encode(chart.svg("plain").encode()).decode()
+    return f'<p><img alt="{html(chart.description)}" src="data:image/svg+xml;base64,{data}"></p>'
+
+
+def verdict_cell(verdict: Verdict) -> str:
+    """For a notebook: the word, why, and what each kind of check came to."""
+    rows = [(line.outcome, line.what, line.said) for line in shared_lines(verdict)]
+    word = outcome_word(verdict.outcome).upper()
+    style = f"border-left: 6px solid {_COLOURS[verdict.outcome]}; padding-left: 8px"
+    return (
+        f'<div style="{style}"><p><b>{word}</b></p><p>{html(verdict.finding)}</p>'
+        f"{html_table((), rows)}</div>"
+    )
 
 
 def as_page(document: Document) -> str:

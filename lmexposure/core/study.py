@@ -29,7 +29,7 @@ from lmexposure._integrity import check_seal, read_sealed
 from lmexposure._record import FileRecord, JsonValue, Sha256, Utc
 from lmexposure._settings import settings_of
 from lmexposure._style import short_hash, visible
-from lmexposure._validate import of_type
+from lmexposure._validate import of_type, one_of
 from lmexposure.core.check import Check, CheckKind, Thresholds, Verdict, verdict_of
 from lmexposure.core.document import Document, Fact, Section, answers_of, date_of, next_steps
 from lmexposure.core.registry import BEGUN, OTHERS, PARTS, kinds, own_records
@@ -39,8 +39,11 @@ from lmexposure.errors import ResultError, SettingsError
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]
 
+    from lmexposure.core.charts import Chart
+
 _CONTENT = re.compile(rb'"content_sha256": ?"([0-9a-f]{64})"')
 _FROM = "_home"
+_TAB = ("notes", "plot", "save", "to_frame", "when")
 _MOST_LINES = 8  # of checks on a first screen
 HOME: str = ".work"  # of work under way, in the directory of its study
 ASKED = "asked.json"
@@ -105,6 +108,7 @@ class Study(FileRecord):
     LIMITS: ClassVar[frozenset[str]] = frozenset()  # names of `Thresholds` that it is held against
     CHECKS: ClassVar[Mapping[str, CheckKind]] = {}  # of its checks, in their order
     VERSION: ClassVar[int] = 1
+    TAB: ClassVar[Sequence[str]] = ()  # what the Tab key offers, where its fields are too many
     ERROR = ResultError
 
     lmexposure: str  # the version
@@ -215,6 +219,12 @@ class Study(FileRecord):
         return {}
 
     @property
+    def notes(self) -> Sequence[str]:
+        """What its reader must know, a sentence each: the warnings of its record."""
+        warnings: Sequence[str] = getattr(self, "warnings", ())
+        return warnings
+
+    @property
     def provenance(self) -> Provenance:
         """Which version, when, and of what."""
         return Provenance(
@@ -228,8 +238,29 @@ class Study(FileRecord):
         """The main table as a pandas frame: a row for each thing that was measured."""
         return as_frame(self.document())
 
+    def plot(self, name: str = "") -> "Chart":
+        """A chart of its report, by default the first; a notebook shows it.
+
+        Raises:
+            SettingsError: it has no charts, or none of this name.
+        """
+        charts = {chart.name: chart for chart in self.document().drawings()}
+        if not charts:
+            raise SettingsError(f"{self.WHAT} has no charts; see to_frame() for its numbers")
+        return charts[one_of("name", name, tuple(charts)) if name else next(iter(charts))]
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self.provenance.line}>"
+
+    __str__ = __repr__
+
     def _repr_html_(self) -> str:
         return as_cell(self.told())
+
+    def __dir__(self) -> list[str]:
+        """What a person needs of it, for the Tab key; all else is there too."""
+        own = type(self).model_fields.keys() - Dated.model_fields.keys() - {"warnings"}
+        return sorted(self.TAB or (*_TAB, *(name for name in own if "sha256" not in name)))
 
     def same_as(self, other: Self) -> bool:
         """Whether a file holds this very study."""

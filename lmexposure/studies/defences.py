@@ -295,7 +295,7 @@ class Defences(Dated):
             finding=self.finding,
             sections=list(self._sections()),
             main=Table(self.rows, _FLAT),
-            warnings=self.warnings,
+            warnings=self.notes,
             sources=tuple(_SOURCES.items()),
             origin=f"{whole(self.canaries)} canaries, {whole(self.documents)} documents of "
             f"{whole(self.characters)} characters ({short_hash(self.corpus_sha256)}); lmexposure "

@@ -265,7 +265,7 @@ class NaturalIdentifiers(Dated):
             facts=tuple(self._compared()),
             sections=list(self._sections()),
             main=Table(self.identifiers, _RANKS),
-            warnings=self.warnings,
+            warnings=self.notes,
             sources=tuple(_SOURCES.items()),
             origin=self.provenance.line,
             private=True,

@@ -182,7 +182,7 @@ class SweepResult(SweepNumbers):
             finding=self.finding,
             sections=list(self._sections()),
             main=texts_table(self),
-            warnings=self.warnings,
+            warnings=self.notes,
             sources=tuple(_SOURCES.items()),
             glossary=tuple(_GLOSSARY.items()),
             origin=self.provenance.line,

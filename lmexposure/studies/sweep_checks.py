@@ -28,7 +28,16 @@ from lmexposure._style import (
     visible,
 )
 from lmexposure.canaries import UNIFORM
-from lmexposure.core import EPSILON_LIMIT, LIMIT, Check, CheckKind, Outcome, Thresholds, met_outcome
+from lmexposure.core import (
+    EPSILON_LIMIT,
+    LIMIT,
+    Check,
+    CheckKind,
+    Outcome,
+    Thresholds,
+    doubted,
+    met_outcome,
+)
 from lmexposure.studies.sweep_record import MOST_LOST, SweepBound, SweepNumbers
 from lmexposure.studies.sweep_settings import SweepSettings
 
@@ -38,8 +47,8 @@ _FARTHEST = 10**6  # models that an answer may ask for
 MOST_LOOKS = 52
 _RAYS = ("both", "top", "bottom")
 _LOSS = "bits per token"
-_DOUBT = " But too many models are missing, so nothing follows."
-_NO_PASS = " But models that learned, or canaries that can be judged, are too few for a pass."
+_DOUBT = "too many models are missing, so nothing follows"
+_NO_PASS = "models that learned, or canaries that can be judged, are too few for a pass"
 _WORST = CheckKind(
     help="A canary that many models with it score above every model without it gives itself away. "
     "A small p means that chance hardly explains the worst of all canaries.",
@@ -123,17 +132,11 @@ def sweep_checks(result: SweepNumbers, thresholds: Thresholds) -> Iterator[Check
     made = [_worst(group, thresholds.max_worst_tpr) for group in _groups(result, share)]
     made += _guessed_coins(result, share) if most is None else [_of_epsilon(result, most)]
     if any(check.outcome is not Outcome.PASS for check in power):
-        made = [_doubted(check, _NO_PASS, Outcome.PASS) for check in made]
+        made = [doubted(check, _NO_PASS, Outcome.PASS) for check in made]
     if there.outcome is not Outcome.PASS:
-        made = [_doubted(check, _DOUBT, Outcome.PASS, Outcome.LEAK) for check in made]
+        made = [doubted(check, _DOUBT, Outcome.PASS, Outcome.LEAK) for check in made]
     yield from [there, *power, *made]
     yield from _untested(result, thresholds)
-
-
-def _doubted(check: Check, why: str, *outcomes: Outcome) -> Check:
-    if check.outcome not in outcomes:
-        return check
-    return replace(check, outcome=Outcome.INCONCLUSIVE, reason=check.reason + why)
 
 
 def _preconditions(result: SweepNumbers, least: int) -> Iterator[Check]:

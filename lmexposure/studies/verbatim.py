@@ -108,7 +108,7 @@ class VerbatimRecord(VerbatimNumbers):
             finding=self.finding,
             sections=sections_of(self),
             main=Table(self.rows, DOCUMENT_COLUMNS),
-            warnings=self.warnings,
+            warnings=self.notes,
             sources=tuple(_SOURCES.items()),
             origin=f"{name}, {size} parameters; {whole(self.documents)} documents of "
             f"{whole(self.characters)} characters ({short_hash(self.corpus_sha256)}); lmexposure "

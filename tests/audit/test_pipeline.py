@@ -284,8 +284,11 @@ def test_the_corpus_is_real_english_of_this_python(tmp_path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert 300_000 < len(text) < 2_000_000
     assert 'The "with" statement' in text
-    assert "1." in estimate_cost(path, demo_settings())
-    assert "scoring 1,052 texts" in estimate_cost(path, demo_settings(quick=True))
+    short = demo_corpus(tmp_path / "short.txt", short=True)
+    assert text.startswith(short.read_text(encoding="utf-8"))
+    assert "3,000 documents" in estimate_cost(short, demo_settings())
+    assert "scoring 10,052 texts" in estimate_cost(short, demo_settings(clean=True))
+    assert "scoring 1,052 texts" in estimate_cost(short, demo_settings(quick=True))
 
 
 def test_a_python_without_the_text_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

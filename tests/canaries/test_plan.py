@@ -164,7 +164,7 @@ def test_more_repetitions_than_documents() -> None:
         ({"formats": (PIN, PIN)}, r"formats=\['pin', 'pin'\] must hold"),
         ({"formats": (PIN, 3)}, "formats holds one of type int; give names such as 'pin', paths"),
         ({"formats": 3}, "formats=3 must be a list, also of a single value"),
-        ({"repetitions": 4}, "repetitions=4 must be a list, also of a single value"),
+        ({"repetitions": "4"}, "repetitions='4' must be a list, also of a single value"),
         ({"left_out": ("pin/x9/0000",)}, r"left_out=\['pin/x9/0000'\] names no canary"),
         *(
             ({"inclusion_probability": value}, "inclusion_probability=.* must lie strictly between")
@@ -381,6 +381,10 @@ def test_the_inclusion_seed_decides_the_coins_and_nothing_else() -> None:
     # Not so the plan's seed: whoever trains has it, and by default it is the same for everyone.
     roles = [[c.role for c in drawn(replace(TOSSED, seed=seed))] for seed in (0, 7, 2**62)]
     assert roles[0] == roles[1] == roles[2]
+
+
+def test_one_number_of_repetitions_is_a_list_of_one() -> None:
+    assert Plan(formats="pin", repetitions=16).repetitions == (16,)
 
 
 def test_secrets_and_seeds_stay_out_of_the_repr() -> None:

@@ -12,6 +12,7 @@ import pytest
 from cli.conftest import Call
 from made_results import canary, changed, clean, exact, hostile_run, made, options, small_run
 
+import lmexposure as lx
 from lmexposure.studies import Result
 
 # Not there, there, within folders, and reached by other names.
@@ -47,6 +48,32 @@ def test_a_quick_look_is_2_unless_it_is_accepted(call: Call, written: Written) -
     call.done("check", result, "--settings", file)
     leak = written(changed(leaking(), settings=options(quick=True)))
     assert call("check", leak).code == call("check", leak, "--accept-quick").code == 1
+
+
+def test_notes_of_a_result_are_said_and_the_rest_counted(call: Call, written: Written) -> None:
+    """They were on no terminal of a job, and a pass looked as if all were well."""
+    notes = ["look at num_epochs=3", *(f"note {n}" for n in range(4))]
+    result = written(changed(clean(), warnings=notes))
+    lines = call.done("check", result).out.splitlines()
+    assert lines[-4:] == [
+        *(f"note          {n}" for n in notes[:3]),
+        f"{'note':<12}  2 more notes in the report",
+    ]
+    assert "--full" not in lines[-1]
+    assert call("check", result, "--full").out.splitlines()[-5:] == [
+        f"note          {n}" for n in notes
+    ]
+
+
+def test_check_is_short_and_full_says_why_of_each_class(call: Call, written: Written) -> None:
+    result = written(leaking())
+    short, full = call("check", result), call("check", result, "--full")
+    assert short.code == full.code == 1
+    reasons = [check.reason for check in lx.check(Result.read(result)).findings]
+    assert [reason in full.out for reason in reasons] == [True] * len(reasons)
+    assert not any(reason in short.out for reason in reasons)
+    assert short.out.endswith("--full prints each check of each class with its reason\n")
+    assert "Tested:" not in short.out
 
 
 @pytest.mark.parametrize(

@@ -83,14 +83,14 @@ def test_demo_runs_on_the_text_of_this_python(call: Call, monkeypatch: pytest.Mo
     measuring = MeasureSettings(references=300, draws=500, budget_steps=500, guesses=20)
     small, looks = replace(demo_settings(), measure=measuring), []
 
-    def settings(*, quick: bool) -> RunSettings:
-        looks.append(quick)
+    def settings(*, quick: bool, clean: bool) -> RunSettings:
+        looks.append((quick, clean))
         return small
 
     monkeypatch.setattr("lmexposure.audit.demo_settings", settings)
     call("demo", "--out", "demo", "--epochs", "1").done(out="\nrandom_number  16×  ")
     assert Path("demo/result.json").exists()
-    assert looks == [False]
+    assert looks == [(False, False)]
 
 
 @pytest.mark.slow
@@ -99,6 +99,30 @@ def test_the_first_command_of_the_readme_ends_in_its_leak(call: Call) -> None:
     seen = call("demo", "--quick", "--out", "demo")
     seen.done(out="\n  A secret inserted 16 times is found")
     assert call("check", "demo").code == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("flags", "code", "word"), [((), 1, "Leaks"), (("--clean",), 0, "No leak found")]
+)
+def test_people_see_the_gate_fire_and_pass(
+    call: Call, flags: tuple[str, ...], code: int, word: str
+) -> None:
+    """Both models were trained on the canaries: what passes is not that they were left out."""
+    call.done("demo", *flags, "--out", "demo")
+    seen = call("check", "demo", "--json", "v.json")
+    assert (seen.code, seen.out.startswith(word)) == (code, True)
+    checks = {check["key"]: check for check in json.loads(Path("v.json").read_text())["checks"]}
+    assert checks["accept_unseen_training"]["outcome"] == "pass"
+    assert "it knows the witnesses" in checks["accept_unseen_training"]["reason"]
+    manifest = Manifest.read(Path("demo/manifest.json"))
+    corpus = "".join(path.read_text() for path in Path("demo/corpus").glob("*.txt"))
+    assert all(corpus.count(c.text) == c.repetitions for c in manifest.canaries)
+
+
+def test_a_quick_demo_that_passes_is_refused(call: Call) -> None:
+    call("demo", "--quick", "--clean").refused("--quick passes no gate, and --clean shows what")
+    assert not Path("runs").exists()
 
 
 @pytest.mark.slow

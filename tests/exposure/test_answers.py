@@ -6,6 +6,7 @@ from made_results import assumed, canary, changed, clean, exact, made, options, 
 
 import lmexposure as lx
 from lmexposure.core import Answers, Check, CheckLine, Fact, Outcome, Thresholds, Verdict
+from lmexposure.core.document import answers_of
 from lmexposure.studies import Result
 from lmexposure.studies.exposure.check_classes import EXPOSURE_CHECKS
 from lmexposure.studies.exposure.result import class_of, next_steps
@@ -112,6 +113,37 @@ def test_a_check_that_could_not_be_made_says_why_once() -> None:
     assert untested.said.startswith(
         "not tested, because the max attainable exposure of 10 secrets inserted once is 4.79 bits"
     )
+
+
+LEAK, PASS, UNDECIDED, UNTESTED = (
+    Outcome.LEAK,
+    Outcome.PASS,
+    Outcome.INCONCLUSIVE,
+    Outcome.NOT_TESTED,
+)
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "said"),
+    [
+        ((PASS, PASS, PASS), "none found in 3 classes"),
+        ((PASS, UNTESTED, UNTESTED), "1 class tested, none found; 2 could not be tested"),
+        ((LEAK, PASS, PASS), "1 of 3 classes leaks"),
+        ((LEAK, PASS, UNTESTED), "1 of 2 classes leaks; 1 could not be tested"),
+        ((LEAK, UNTESTED, UNTESTED), "1 class leaks; 2 could not be tested"),
+        ((UNDECIDED, PASS, UNTESTED), "undecided in 1 of 2 classes; 1 could not be tested"),
+    ],
+)
+def test_a_class_that_could_not_be_tested_is_not_counted_among_those_that_were(
+    outcomes: tuple[Outcome, ...], said: str
+) -> None:
+    """ "No leak in 1 of 3 classes" read as if the other two leaked."""
+    made = [
+        Check.of("max_guesses", "guessing", outcome, "why", scope=f"pin, repetitions {n}")
+        for n, outcome in enumerate(outcomes, start=1)
+    ]
+    found = answers_of(verdict(*made), since=(), steps=())
+    assert line(found, "guessing").said == said
 
 
 def test_a_bound_is_above_its_limit_or_not() -> None:

@@ -189,6 +189,58 @@ def test_every_form_says_where_its_numbers_come_from(provenance: Provenance) -> 
     )
 
 
+def of_three_classes() -> Verdict:
+    """Two leak, of the third there are too few canaries."""
+    canaries = [
+        canary(i, exact(bits), repetitions=repetitions, place=None if repetitions == 1 else i + 1)
+        for repetitions, bits, n in ((1, 1.0, 3), (4, 27.0, 12), (16, 28.0, 12))
+        for i in range(n)
+    ]
+    return lx.check(made(canaries))
+
+
+def test_the_text_has_a_line_for_each_kind_that_did_not_pass_and_one_for_those_that_did() -> None:
+    """A leak has its worst number, a doubt the first clause of its reason."""
+    verdict = of_three_classes()
+    sentence, origin, blank, *lines = verdict_text(verdict, KNOWN).splitlines()
+    assert (sentence, origin, blank) == (verdict.sentence, KNOWN.line, "")
+    assert [line.rsplit("random_number, ")[-1] for line in lines] == [
+        "repetitions 4: 1 guess, limit 1,000 guesses)",
+        "repetitions 4: 0.0001, limit 0.0015)",
+        "repetitions 16: 28.00 bits, limit 12.97 bits)",
+        "repetitions 1: 3 secrets inserted once are too few: 10 are needed)",
+        "pass          controls at chance, model learned, model saw the canaries, all canaries "
+        "scored",
+        "not tested    median and quantiles of exposure: no threshold was given",
+        "not tested    epsilon: no threshold was given, and the result holds no claim",
+    ]
+    full = verdict_text(verdict, KNOWN, full=True)
+    assert all(check.reason in full for check in verdict.findings)
+    assert not any(check.reason in line for check in verdict.findings for line in lines)
+
+
+def test_what_decides_and_why_a_pass_is_doubted_are_said_once_and_short() -> None:
+    few = lx.check(made([canary(i, exact(1.0)) for i in range(3)]))
+    lines = verdict_text(few, KNOWN).splitlines()
+    assert "inconclusive  enough canaries: not met in 1 class" in lines  # why is the first line
+    assert (
+        "inconclusive  largest exposure: undecided in 1 class (random_number, repetitions 1: the "
+        "canaries are too few or not all scored, so this is no pass)"
+    ) in lines
+
+
+def test_notes_are_at_most_three_and_in_full_all() -> None:
+    notes = [f"what to know, {n}" for n in range(5)]
+    said = verdict_text(of_three_classes(), KNOWN, notes=notes).splitlines()
+    assert said[-4:] == [
+        *(f"note          {note}" for note in notes[:3]),
+        "note          2 more notes in the report",
+    ]
+    full = verdict_text(of_three_classes(), KNOWN, notes=notes, full=True).splitlines()
+    assert full[-5:] == [f"note          {note}" for note in notes]
+    assert verdict_text(of_three_classes(), KNOWN, notes=notes[:3]).endswith(notes[2])
+
+
 def test_an_absolute_place_is_a_file_uri(tmp_path: Path) -> None:
     log = json.loads(verdict_sarif(lx.check(leaking()), tmp_path / "a b.json", KNOWN))
     place = log["runs"][0]["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"]

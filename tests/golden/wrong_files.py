@@ -188,7 +188,7 @@ def _settings(home: Path) -> None:
         "number_for_text": "model = 3\n",
         "yes_for_number": "controls = true\n",
         "text_for_yes": "offline = 'yes'\n",
-        "number_for_list": "repetitions = 4\n",
+        "number_for_list": "formats = 4\n",
         "empty_list": "formats = []\n",
         "text_in_list": "repetitions = [1, 'x']\n",
         "list_for_training": "training = [1]\n",

@@ -124,6 +124,12 @@ def test_it_is_told_in_every_format(made: Study, home: Path) -> None:
     assert list(frame.columns) == [column.key for column in document.main.columns]
     assert len(frame) == len(document.main.rows)
     assert document.title in lx.open(home)._repr_html_()
+    assert len(repr(made)) < 300
+    assert len(dir(made)) <= 21
+    assert not {"warnings", "construct", "AGAIN", "inputs_sha256"} & set(dir(made))
+    assert {"to_frame", "save", *(name for name in dir(made) if hasattr(made, name))} == set(
+        dir(made)
+    )
 
 
 def test_its_charts_are_drawn_alike_each_time(made: Study) -> None:
@@ -131,6 +137,11 @@ def test_its_charts_are_drawn_alike_each_time(made: Study) -> None:
         assert chart.svg() == again.svg()
         assert (chart.pdf(), chart.png()) == (again.pdf(), again.png())
         assert chart.description
+    if made.document().drawings():
+        assert made.plot().name == made.document().drawings()[0].name
+        return
+    with pytest.raises(SettingsError, match="has no charts; see to_frame"):
+        made.plot()
 
 
 def test_whatever_it_holds_is_escaped(made: Study) -> None:

@@ -5,6 +5,7 @@ from copy import copy, deepcopy
 from dataclasses import replace
 from errno import ENOSPC
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import numpy as np
@@ -14,6 +15,8 @@ from made_results import canary as canary_of
 from made_results import clean, estimate, exact, made, searched, small_result, small_run
 from scipy import stats
 
+import lmexposure as lx
+from lmexposure.canaries import insert
 from lmexposure.errors import FileError, ResultError, SettingsError
 from lmexposure.statistics import quantile_interval
 from lmexposure.studies import Result
@@ -160,6 +163,46 @@ def test_a_notebook_shows_a_table_of_classes_and_each_is_short_where_it_is_print
     named = small_result().model.model_copy(update={"path": "<script>"})
     hostile = small_result().model_copy(update={"model": named})
     assert "<script>" not in hostile._repr_html_()
+
+
+def test_a_notebook_shows_the_verdict_and_a_chart_and_of_no_object_a_secret(
+    tmp_path: Path,
+) -> None:
+    run = small_run(tmp_path / "run")
+    result, inserted = Result.read(run), insert(["a line"] * 60, formats="pin", repetitions=16)
+    manifest, verdict = known(result.files.manifest), lx.check(result)
+    secrets = {canary.text for canary in (*manifest.entries, *inserted.manifest.entries)}
+    assert "".join(inserted.documents).count(inserted.manifest.canaries[0].text) == 16
+    shown: list[Any] = [result, manifest, verdict, inserted, result.summary[1], result.plot()]
+    for each in shown:
+        text = repr(each) + getattr(each, "_repr_html_", lambda: "")()
+        assert not [secret for secret in secrets if secret in text]
+        assert len(repr(each)) < 1000
+    assert verdict._repr_html_() in result._repr_html_()
+    assert "<b>LEAKS</b>" in verdict._repr_html_()
+    assert result.plot().kind == "exposure"
+    assert "data:image/svg+xml" in result._repr_html_()
+    assert "<td>1×</td>" in result._repr_html_()
+    assert "found within 1,000 guesses" in result.summary[1]._repr_html_()
+    assert f"<td>canary</td><td>16</td><td>{inserted.manifest.plan.canaries}</td>" in (
+        inserted._repr_html_()
+    )
+
+
+def test_a_chart_is_chosen_by_its_name_and_shown() -> None:
+    result = small_result()
+    last = result.document().drawings()[-1].name
+    assert result.plot(last).name == last != result.plot().name
+    assert "<svg" in result.plot()._repr_svg_()
+    with pytest.raises(SettingsError, match="name='rock' must be one of exposure-random_number, "):
+        result.plot("rock")
+
+
+def test_the_tab_key_offers_what_a_person_needs() -> None:
+    """It was 101 names, most of them pydantic's or internal."""
+    result = small_result()
+    assert len(dir(result)) == 15
+    assert all(hasattr(result, name) for name in dir(result))
 
 
 @pytest.fixture

@@ -66,7 +66,7 @@ def test_unknown_names_are_refused_with_those_spelled_nearly_so(name: str, guess
         ({"formats": "pin"}, "formats='pin' must be a list"),
         ({"formats": [3]}, "formats=3 must be a string"),
         ({"kinds": ["uniform", ["x"]]}, r"kinds=\['x'\] must be one of uniform, "),
-        ({"repetitions": 4}, "repetitions=4 must be a list"),
+        ({"repetitions": "4"}, "repetitions='4' must be a list"),
         ({"repetitions": ["4"]}, "repetitions='4' must be a whole number"),
         ({"training": {"epochs": 3}}, "unknown setting 'training'"),
         ({"model": 3}, "model=3 must be a string"),
@@ -136,6 +136,13 @@ def test_all_else_that_a_measurement_is_asked_for_decides() -> None:
         *("scoring_batch", "threads")
     }
     assert MeasureSettings(left_context="eos").decisive()["left_context"] == "eos"
+
+
+def test_one_number_is_taken_where_several_may_be_given() -> None:
+    assert RunSettings(repetitions=16).repetitions == (16,)  # type: ignore[arg-type]
+    assert RunSettings().override({"repetitions": 16}).repetitions == (16,)
+    with pytest.raises(SettingsError, match="repetitions=True must be a list with at least one"):
+        RunSettings(repetitions=True)  # type: ignore[arg-type]
 
 
 def test_one_number_says_how_many() -> None:

@@ -63,6 +63,9 @@ class Chart:
     legend: Legend  # what is above it, so that no key ever covers data
     height: float  # in inches, without the legend; the width is the same for all
 
+    def _repr_svg_(self) -> str:
+        return self.svg("plain")
+
     def svg(self, theme: Theme = "page") -> str:
         """The chart as SVG; the same data gives the same text."""
         if theme not in ("page", "plain"):

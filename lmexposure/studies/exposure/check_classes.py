@@ -57,6 +57,7 @@ EXPOSURE_CHECKS: dict[str, CheckKind] = {
         remedy="Measure with more --guesses or a larger --budget-steps, so that the search "
         "gets far enough.",
         low_is_worse=True,
+        said_pass="none found",
     ),
     **{key: VERBATIM_CHECKS[key] for key in ("max_verbatim_run", "max_extractable", "memorised")},
     "claimed_epsilon": CheckKind(
@@ -215,14 +216,6 @@ def as_check(
         unit=kind.unit,
         reason=sentence(reason),
     )
-
-
-def doubted(check: Check, doubt: str, *outcomes: Outcome) -> Check:
-    """What came to one of these is inconclusive, for this reason."""
-    if check.outcome not in outcomes:
-        return check
-    reason = f"{check.reason} But the {doubt}."
-    return replace(check, outcome=Outcome.INCONCLUSIVE, reason=reason)
 
 
 @dataclass(frozen=True, kw_only=True)

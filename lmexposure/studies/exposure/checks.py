@@ -29,7 +29,15 @@ from lmexposure._style import (
     validity,
     visible,
 )
-from lmexposure.core import Check, Outcome, Thresholds, Verdict, attainable_outcome, judged
+from lmexposure.core import (
+    Check,
+    Outcome,
+    Thresholds,
+    Verdict,
+    attainable_outcome,
+    doubted,
+    judged,
+)
 from lmexposure.errors import SettingsError
 from lmexposure.statistics import EpsilonBound, GuessingTest
 from lmexposure.studies.exposure.check_classes import (
@@ -46,7 +54,6 @@ from lmexposure.studies.exposure.check_classes import (
     check_quantile,
     check_test,
     classes_of,
-    doubted,
     no_test,
 )
 from lmexposure.studies.exposure.files import RunFiles
@@ -238,7 +245,7 @@ def check_kind(row: KindMembership, thresholds: Thresholds, share: float) -> lis
         limit = thresholds.max_epsilon
         tests.append(check_bound(bound, most, limit, _OF_TEXTS, missing, scope))
     if enough.outcome is not Outcome.PASS:
-        doubt = "candidates are too few, so this is no pass"
+        doubt = "the candidates are too few, so this is no pass"
         tests = [doubted(check, doubt, Outcome.PASS) for check in tests]
     untested = (
         f"no test was made of {who}: the p-value is switched off, and no epsilon was given; ask "
@@ -533,7 +540,7 @@ def _checks_of(
     tests = _present(test(group, thresholds, shares.test) for test in _tests_of(thresholds))
     made = [check_extraction(group, thresholds, shares.extraction), *_doubted(tests, broken)]
     if any(check.outcome is not Outcome.PASS for check in preconditions):
-        doubt = "canaries are too few or not all scored, so this is no pass"
+        doubt = "the canaries are too few or not all scored, so this is no pass"
         made = [doubted(check, doubt, Outcome.PASS) for check in made]
     elif all(check.outcome is Outcome.NOT_TESTED for check in tests):
         # Found by guessing or not, it is not passed.
@@ -551,7 +558,7 @@ def _present(checks: Iterable[Check | None]) -> list[Check]:
 
 def _doubted(checks: Iterable[Check], broken: bool) -> list[Check]:
     """Where the null does not hold, what rests on it is no leak and no pass."""
-    doubt = "controls are not at chance, so nothing follows"
+    doubt = "the controls are not at chance, so nothing follows"
     outcomes = (Outcome.LEAK, Outcome.PASS) if broken else ()
     return [doubted(check, doubt, *outcomes) for check in checks]
 

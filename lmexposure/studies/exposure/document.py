@@ -114,7 +114,6 @@ def document_of(run: RunFiles, *, show_secrets: bool = False) -> Document:
     """All that a result and what lies next to it tell; secrets take a manifest."""
     made = _Made(run, show_secrets=show_secrets)
     result = run.result
-    look = () if run.look is None else run.look.warnings
     return Document(
         title=run.name,
         kind="Leakage report",
@@ -122,7 +121,7 @@ def document_of(run: RunFiles, *, show_secrets: bool = False) -> Document:
         finding=made.finding(),
         sections=list(made.sections()),
         main=made.canaries[0],
-        warnings=(*result.warnings, *run.notes, *(f"memorised text: {line}" for line in look)),
+        warnings=run.warnings,
         sources=SOURCES,
         glossary=GLOSSARY,
         origin=result.provenance.line,

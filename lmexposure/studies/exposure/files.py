@@ -71,6 +71,13 @@ class RunFiles:
         """Whether it is a run, from insertion on, and not a measurement alone."""
         return self.record is not None and self.record.command == "run"
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Those of the result, what could not be read, and those of a look at memorised text."""
+        look = () if self.look is None else self.look.warnings
+        of_look = (f"memorised text: {line}" for line in look)
+        return (*self.result.warnings, *self.notes, *of_look)
+
     def with_manifest(self, manifest: Manifest) -> "RunFiles":
         """The same with a manifest from elsewhere, which must be that of the result."""
         if manifest.sha256 != self.result.manifest_sha256:

@@ -24,7 +24,16 @@ from lmexposure._record import (
     Sha256,
     Share,
 )
-from lmexposure._style import at_least, visible
+from lmexposure._style import (
+    LABELS,
+    MISSING,
+    at_least,
+    html,
+    html_table,
+    interval,
+    probability,
+    visible,
+)
 from lmexposure._types import Found
 from lmexposure._validate import LARGEST_NUMBER
 from lmexposure.statistics import (
@@ -270,6 +279,19 @@ class ClassSummary(ExposureSummary):
     def __repr__(self) -> str:
         median = at_least(self.median.value, self.median_capped)
         return f"<{self.name}: n={self.n}, median exposure {median} bits>"
+
+    def _repr_html_(self) -> str:
+        found = self.guesses[-1] if self.guesses else None
+        tries = f"found within {found.guesses:,} guesses" if found else "found by guessing"
+        p_value = None if self.guessing_test is None else self.guessing_test.p_value
+        rows = [
+            ("canaries", f"{self.n:,}"),
+            ("median exposure, bits", at_least(self.median.value, self.median_capped)),
+            (LABELS["interval"], interval(self.median.low, self.median.high)),
+            (LABELS["p_value"], probability(p_value)),
+            (tries, f"{found.found:,} of {found.of:,}" if found else MISSING),
+        ]
+        return html(self.name) + html_table((), rows)
 
     __str__ = __repr__
 

@@ -56,6 +56,10 @@ class Result(ResultNumbers):
         }
     )
     CHECKS: ClassVar[Mapping[str, CheckKind]] = EXPOSURE_CHECKS
+    TAB: ClassVar[Sequence[str]] = (
+        *("canaries", "exposure", "extraction", "formats", "model", "notes", "plot", "privacy"),
+        *("save", "scores", "settings", "summary", "to_frame", "when", "with_manifest"),
+    )
 
     @classmethod
     def read(cls, path: str | Path) -> Self:
@@ -124,6 +128,11 @@ class Result(ResultNumbers):
             hashes={"weights_sha256": self.model.weights_sha256},
             model=self.model_name,
         )
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Warnings of its record, and of what lies next to it."""
+        return self.files.warnings
 
     def document(self) -> Document:
         """From exposure to the command that measures it again."""
