@@ -98,7 +98,7 @@ def compare_defences(
     tries: int = 5,
     fpr: float = 0.01,
     delta: float = 1e-05,
-    full: bool = False,
+    entire: bool = False,
     characters: int = 50000,
     repeated: int = 10,
     models: int = 32,

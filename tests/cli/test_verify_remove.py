@@ -155,8 +155,8 @@ def test_a_manifest_in_another_place(call: Call, corpus: Path, inserted: tuple[P
     alone = "alone is there of corpus and manifest, in this order."
     call("verify", manifest).refused(f"Missing argument 'corpus'. '{manifest}' {alone}")
     out = manifest.parent
-    for words in (("verify", lines), ("remove", lines, "--out", "again")):
-        call.done(*words[:2], out, *words[2:])  # its directory will do
+    call.done("verify", lines, out)  # its directory will do
+    call.done("remove", lines, out, "--out", "again")
     call("verify", lines, lines.parent).refused("Is a directory; give the file that insertion")
 
 

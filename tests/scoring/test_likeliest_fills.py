@@ -180,7 +180,9 @@ def test_nothing_holds_the_model_when_a_search_is_over() -> None:
     try:
         for _ in range(2):
             rescorer.bits([space.path(7)])
-            copied = weakref.ref(rescorer._steps.model)
+            steps: Any = rescorer._steps
+            copied = weakref.ref(steps.model)
+            del steps
             likeliest_fills(
                 space, steps_of(model, space), rescorer, guesses=5, margin=MARGIN, budget=Budget()
             )
