@@ -160,7 +160,7 @@ def _called(row: Command) -> Function:
         given = {name: None if value == [] else value for name, value in given.items()}
         words = {each.name: given[each.name] for each in own}
         if shown:
-            show_in(full=bool(given["full"]), quiet=bool(given["quiet"]))
+            show_in(**{each.name: bool(given[each.name]) for each in shown})
         for name, (group, flags) in parts.items():
             values = {each.name: given[each.name] for each in flags}
             words[name] = group.make({n: v for n, v in values.items() if v is not None})

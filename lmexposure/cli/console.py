@@ -196,9 +196,10 @@ def print_screen(document: "Document", report: Path | None) -> None:
     verdict, answers = document.verdict, document.answers
     assert verdict is not None
     assert answers is not None
-    facts = {fact.name: fact.value for fact in answers.since}
-    word, of = outcome_word(verdict.outcome).upper(), facts.get("model", document.title)
-    head = visible(f"{word}   {of}, {facts['measured']}")
+    word = outcome_word(verdict.outcome).upper()
+    of = next((fact.value for fact in answers.since if fact.name == "model"), document.title)
+    when = next(fact.value for fact in answers.since if fact.name == "measured")
+    head = visible(f"{word}   {of}, {when}")
     _print(_clipped(head), _console(), _COLOURS[verdict.outcome])
     found = [answers.finding]
     if document.tested is None and document.answer not in answers.finding:

@@ -479,6 +479,8 @@ class _Cheapest:
     ) -> tuple[list[_Path], Floats]:
         """The k cheapest, as `likeliest_fills` says."""
         bits = self._costs.copy()
+        if not len(bits):
+            return [], bits
         close = np.diff(bits) <= self._slack
         alike = np.append(close, False) | np.append(False, close)
         if wanted is not None:

@@ -341,7 +341,7 @@ def tested_table(rows: Sequence[ClassRow], verdict: Verdict) -> Table:
     ordered = sorted(
         rows, key=lambda row: (row.role != "canary", came[row.scope] != _LEAKS, -row.median.value)
     )
-    median, ends = _CLASS["median"], _CLASS["interval"]
+    median, ends, found = (_CLASS[name] for name in ("median", "interval", "guesses"))
     columns = [
         _FORMAT,
         Column(
@@ -352,7 +352,7 @@ def tested_table(rows: Sequence[ClassRow], verdict: Verdict) -> Table:
         _N,
         Column(head="exposure, bits", value=lambda row: f"{median.cell(row)} ({ends.cell(row)})"),
         Column(head="of", value="form.bits", shown=1),
-        _CLASS["guesses"],
+        found,
         Column(head="leak?", value=lambda row: came[row.scope]),
     ]
     guessing = {"format": GUESSING, "exposure, bits": number(1.0)}
