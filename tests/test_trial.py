@@ -115,3 +115,21 @@ def test_the_table_has_the_trials_that_were_measured(
         f"| trl, seed 2 | 10.0, 9.5 | 12.5 | 7 of 8, 8 of 8 | 1.5 | {ending}",
         f"| run, seed 3, --low | 10.0, 9.5 | 12.5 | none | none | {ending}",
     ]
+
+
+@pytest.mark.parametrize("content", [None, "{", "[]", '"text"', "7"])
+def test_a_directory_of_no_trial_is_named(
+    script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str | None
+) -> None:
+    (tmp_path / "result").mkdir()
+    (tmp_path / "result" / "mine.txt").write_text("mine")
+    if content is not None:
+        (tmp_path / "trial.json").write_text(content)
+    for words in (["--table", str(tmp_path)], ["model", str(tmp_path), "--again"]):
+        monkeypatch.setattr("sys.argv", ["trial", *words])
+        if content == "[]" and "--table" in words:  # a trial without figures
+            script.main()
+            continue
+        with pytest.raises(SystemExit, match=r"trial: .*trial\.json"):
+            script.main()
+    assert (tmp_path / "result" / "mine.txt").read_text() == "mine"

@@ -121,7 +121,8 @@ def measure(  # noqa: PLR0913 (the front door: each may be left out)
     if validation is None and isinstance(model, str | Path):
         validation = recorded_training(model, manifest)
     with _ONE_AT_A_TIME, nullcontext() if out is None else only_writer(out), same_random_numbers():
-        lm = _loaded(model, tokenizer)
+        with _said_of_memory(out):
+            lm = _loaded(model, tokenizer)
         with lm.asking():
             context = scoring_context(
                 lm,

@@ -281,6 +281,7 @@ class RankSearch:
         near = _MOST_NEAR if budget.steps is None else budget.steps // self._space.longest
         near = min(_MOST_NEAR, max(_FEWEST_NEAR, near))
         tally = _Tally(self.bits(indices), self.margin.bits, near)
+        copied = not self.rescorer.failure
         self.rescorer.release()
         walk = BranchAndBound(
             self._space,
@@ -298,6 +299,11 @@ class RankSearch:
         self.interrupted |= walk.interrupted
         self.spent += walk.spent
         self.most_live = max(self.most_live, walk.most_live)
+        self.rescorer.bits(path for i in range(len(indices)) for path in tally.near(i))
+        if copied and self.rescorer.failure:
+            # No second copy was to be had, and numbers of two kinds are not compared.
+            vars(self).pop("margin")
+            return self.ranks(indices, budget=budget, watch=watch)
         open_fills = walk.open_fills(tally.bits + self.margin.bits)
         return [
             self._proven(index, tally, i, not_visited)

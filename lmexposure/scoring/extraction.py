@@ -452,11 +452,17 @@ class Extractor:
         if not new:
             return
         fills = [text.decode().removeprefix(self._lead) for text in new]
-        paths = [each.ids[len(self._start) :] for each in self._encode(fills)]
-        for text, path, bits in zip(
-            new, paths, path_bits(self._steps, self._start, paths).tolist(), strict=True
-        ):
-            self._own[text] = Spelled(tokens=path, bits=bits)
+        begun = len(self._start)
+        paths = {
+            text: each.ids[begun:]
+            for text, each in zip(new, self._encode(fills), strict=True)
+            # Of a rare fill the first token may be merged with what the others begin with.
+            if list(each.ids[:begun]) == list(self._start) and len(each.ids) > begun
+        }
+        if paths:
+            costs = path_bits(self._steps, self._start, list(paths.values())).tolist()
+            for (text, path), bits in zip(paths.items(), costs, strict=True):
+                self._own[text] = Spelled(tokens=path, bits=bits)
 
     def _extraction(self, search: SecretSearch, beam: Beam) -> Extraction:
         place = beam.place(self._text(search.index))

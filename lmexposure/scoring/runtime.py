@@ -40,7 +40,10 @@ from lmexposure.models import LoadedModel
 # These write out the tanh form of GELU as a chain of tensor operations.
 _CHAINS = (NewGELUActivation, FastGELUActivation)
 # What a model raises when it cannot do what it is asked.
-MODEL_FAILURES = (RuntimeError, AttributeError, TypeError, ValueError, LookupError, AssertionError)
+MODEL_FAILURES = (
+    *(RuntimeError, AttributeError, TypeError, ValueError, LookupError, AssertionError),
+    MemoryError,
+)
 # Two right ways to compute a token's bits differ by rounding, in bfloat16 and float16 by far more.
 _ROUNDING_BITS, _ROUNDING_BITS_HALF = 1e-3, 0.25
 LN2 = log(2)  # nats a bit
@@ -176,7 +179,8 @@ class Shortage:
             return ""
         return (
             f"memory ran out with {self.too_many:,} texts at a time; {self.enough:,} were computed "
-            "at a time, which is slower and changes numbers by no more than rounding"
+            "at a time, which is slower; numbers change by rounding, and where fills were drawn, "
+            "as by another seed"
         )
 
 

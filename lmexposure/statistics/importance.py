@@ -33,6 +33,7 @@ from lmexposure.statistics.arrays import Counts, Flags, Floats, column, finite_o
 from lmexposure.statistics.results import Estimate
 
 ROUNDING = 1e-3  # bits by which a float32 total may lie off
+_TIE = 1e-6  # bits by which sums of the same numbers in another order may, as in exact ranks
 WHOLE = 50.0  # counts above 2^50 are not rounded to whole numbers: float64 cannot tell
 # Of n references that all count, 3.7 / n of the fills may not (97.5 %); as a variance, by trial.
 _ALL_OF_N = 3.5
@@ -227,8 +228,9 @@ class WeightedCounts:
 
         `scored` is the same cost as the references have theirs.
         """
-        hits = int(np.searchsorted(self._bits, tau, side="right"))
-        # Draws of equal costs count in full, and so must references, whose costs round otherwise.
+        # Ties count in full; the same tokens in another order round otherwise.
+        hits = int(np.searchsorted(self._bits, tau + _TIE, side="right"))
+        # So must references, whose costs round otherwise still.
         alike = int(np.searchsorted(self._uniform, scored + ROUNDING, side="right"))
         step = float(self.log2_steps(np.array([tau]))[0])
         parts = self._by_group(hits)

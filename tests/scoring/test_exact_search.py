@@ -27,7 +27,7 @@ from slow_search import (
     paths_of,
     steps_of,
 )
-from tiny import characters
+from tiny import characters, model_of
 
 from lmexposure.canaries import Format
 from lmexposure.errors import FormatError, NumericalError
@@ -118,6 +118,38 @@ def test_planted_siblings_are_set_aside(name: str) -> None:
         for budget in (1, 3, 10):
             part = search.ranks(indices, budget=Budget(steps=budget))
             assert_holds(part, indices, bits, planted)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_where_no_second_copy_is_to_be_had_numbers_are_of_one_kind(
+    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    form = Format(name="p", template="My PIN is {digits:3}{luhn}")
+    tokenizer, model = characters(), model_of("lstm", len(characters())).to(dtype)
+    space = token_space(tokenizer, form, context=None)
+    own = Rescorer(model, space)
+    own.failure = "as it is"
+    paths = [space.path(index) for index in range(space.size)]
+    bits = own.bits(paths)
+    copies, copied = [], exact_search._copy_in_float64
+
+    def once(source: Any) -> Any:
+        copies.append(source)
+        if len(copies) > 1:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return copied(source)
+
+    for index in form.sample(8, seed=3):
+        copies.clear()
+        monkeypatch.setattr(exact_search, "_copy_in_float64", once)
+        search = RankSearch(space, steps_of(model, space), model)
+        [found] = search.ranks([index], budget=Budget())
+        monkeypatch.undo()
+        if len(copies) > 1:
+            as_it_is = int((bits <= bits[index] + own.tie_bits).sum())
+            assert (found.place_low, found.place_high) == (as_it_is, as_it_is)
+            assert found.margin.empirical
+    assert copies
 
 
 @pytest.mark.parametrize("kind", ["lstm", "gpt2", "llama", "mistral"])

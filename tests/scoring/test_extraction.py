@@ -162,6 +162,23 @@ def test_what_costs_more_than_the_secret_is_not_followed(monkeypatch: pytest.Mon
     assert_places_stay(model, characters(), form, searches, monkeypatch, fewer=0.75)
 
 
+def test_a_fill_that_merges_with_what_others_begin_with_is_found_where_it_is() -> None:
+    """Its own spelling does not begin where the beams do, and says nothing of theirs."""
+    tokenizer = byte_level_bpe(["bx bx bx"], vocab_size=258)
+    model = model_of("lstm", len(tokenizer))
+    with torch.no_grad():
+        model.lm_head.weight.zero_()
+        model.lm_head.bias.fill_(0.0)
+        for character, nats in (("7", 12.0), ("x", 8.0)):
+            model.lm_head.bias[tokenizer.convert_tokens_to_ids(character)] = nats
+    entries = [*map(str, range(1000, 1300)), "x7"]
+    form = Format(name="n", template="ab{choice:w}", lists={"w": entries})
+    extractor = Extractor(model, tokenizer, form, context="\n")
+    rare = form.index("abx7")
+    assert [extractor.find(rare, revealed=0, width=w).place for w in (1, 8, 100)] == [1, 1, 1]
+    assert extractor.search("", width=3)[0].text == "abx7"
+
+
 def assert_places_stay(
     model: Any,
     tokenizer: Any,

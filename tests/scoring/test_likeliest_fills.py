@@ -171,6 +171,12 @@ def test_only_what_is_close_to_a_wanted_fill_is_scored_again() -> None:
         assert len(found.indices) == found.proven == 200
 
 
+def test_a_search_that_saw_no_fill_gives_none() -> None:
+    model, _, space, _ = listed("thousand")
+    found = search(model, space, 5, budget=Budget(steps=1), wanted=[3, 4])
+    assert (found.indices, found.proven, found.place(3)) == ((), 0, None)
+
+
 def test_nothing_holds_the_model_when_a_search_is_over() -> None:
     """Without the garbage collector: a copy in float64 is as large as two models."""
     model, _, space, _ = listed("digits")

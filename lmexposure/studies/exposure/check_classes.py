@@ -590,7 +590,7 @@ def check_extraction(group: CanaryClass, thresholds: Thresholds, share: float) -
     undecided = Outcome.INCONCLUSIVE if thresholds.asked("max_guesses") else Outcome.NOT_TESTED
     searched = group.form.interrupted or any(_in_order(attacks) for attacks in group.attacks)
     if rare is not None and len(found) >= rare:
-        judged = Outcome.LEAK, _leak(group, found, allowed, tried)
+        judged = Outcome.LEAK, _leak(group, found, left, allowed, tried)
     elif rare is None or 0 < len(found) + left < rare:
         judged = undecided, _guessed(group, len(found), left, allowed, tried, rare)
     elif not left:
@@ -652,8 +652,10 @@ def _in_order(attacks: tuple[Extraction, ...]) -> list[int]:
     return [attack.tried for attack in attacks if attack.method == "best_first"]
 
 
-def _leak(group: CanaryClass, found: list[int], allowed: int, tried: int) -> str:
-    many, size = "the only one" if len(found) == 1 else f"and {len(found)}", group.possible
+def _leak(group: CanaryClass, found: list[int], left: int, allowed: int, tried: int) -> str:
+    """What was found; at least as much, where the search ended before all guesses were made."""
+    many = f"and {'at least ' * bool(left)}{len(found)}"
+    many, size = "the only one" if len(found) == 1 and not left else many, group.possible
     # Half of all fills come before a secret, on average.
     blindly = f"would need about {large((size + 1) // 2)} tries for each"
     expected = group.n * min(1.0, tried / size)

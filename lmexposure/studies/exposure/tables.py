@@ -332,7 +332,7 @@ def overview(rows: Sequence[ClassRow]) -> tuple[Table, list[str]]:
         *([f"{LABELS['guesses']}: within {guesses:,} of the likeliest fills"] * bool(guesses)),
         *([f"{LABELS['revealed']}: {count(known, 'character')}"] * bool(known)),
     ]
-    return Table(rows, [*(_CLASS[name] for name in _OVERVIEW), revealed]), notes
+    return Table(rows, [*(_CLASS[name] for name in _OVERVIEW), *[revealed] * bool(known)]), notes
 
 
 def tested_table(rows: Sequence[ClassRow], verdict: Verdict) -> Table:
