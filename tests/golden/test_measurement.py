@@ -190,6 +190,7 @@ def _agree_terminal(name: str, seen: Outcome, out: Path) -> None:
     text = seen.out + "\n".join(line for line in seen.err.splitlines() if "warning: " in line)
     text = text.replace(f"lmexposure {__version__}", "lmexposure VERSION")
     text = re.sub(r"measured \S+Z", "measured DATE", text)
+    text = re.sub(r"\d{4}-\d\d-\d\d, \d\d:\d\d UTC", "DATE", text)
     text = text.replace(str(out), "OUT").replace(str(DATA), "DATA")
     numbers = [
         float(found[0].replace(",", "")) * 10 ** len(found[1]) for found in _DECIMALS.finditer(text)
