@@ -38,7 +38,7 @@ from lmexposure._validate import of_type, one_of
 from lmexposure.errors import FileError, ModelError
 from lmexposure.models.adapters import check_weights, with_adapter
 from lmexposure.models.encoding import context_window, tokenizer_sha256
-from lmexposure.models.memory import DTYPES, ModelShape, Placement
+from lmexposure.models.memory import DTYPES, UNREADABLE, ModelShape, Placement
 from lmexposure.models.quantised import (
     cannot_compute,
     check_quantised,
@@ -213,7 +213,7 @@ def model_outline(path: str | os.PathLike[str]) -> dict[str, str]:
     tokenizer = _load_tokenizer(read_by, options)
     try:
         config = AutoConfig.from_pretrained(base, **options).get_text_config()
-    except (OSError, ValueError, KeyError) as failure:
+    except UNREADABLE as failure:
         raise ModelError(
             f"cannot read the config of model {base!r}: {reason(failure)}; save it again with "
             "save_pretrained"
@@ -235,7 +235,7 @@ def model_shape(
         options |= {"local_files_only": offline, "revision": revision}
     try:
         return ModelShape.of_model(base, options), _load_tokenizer(read_by, options)
-    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as failure:
+    except UNREADABLE as failure:
         raise ModelError(
             f"cannot read the shape of model {base!r}: {reason(failure)}; give a directory that "
             "save_pretrained wrote, or a hub name"

@@ -20,11 +20,17 @@ from typing import Any, Self
 
 import psutil
 import torch
+from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError, safe_open
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from lmexposure.errors import ModelError
 
+# What reading the config or the headers of damaged files raises.
+UNREADABLE = (
+    *(OSError, ValueError, KeyError, RuntimeError, AttributeError),
+    *(SafetensorError, StrictDataclassError),
+)
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 # What no method quantises: embeddings and the head, by the names that models give them.
 _ENDS = re.compile(r"(^|\.)(\w*embed\w*|wte|wpe|lm_head|output_layer)\.")
@@ -186,7 +192,7 @@ class Placement:
         """Refuse a model that does not fit, before any of it is read."""
         try:
             shape = ModelShape.of_model(name, options)
-        except (OSError, ValueError, KeyError, RuntimeError, SafetensorError, AttributeError):
+        except UNREADABLE:
             return  # whoever loads it says more
         if self._fits(shape):
             return

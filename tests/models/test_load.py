@@ -360,3 +360,11 @@ def test_shards_must_be_those_of_their_index(
         set_index(directory, broken)  # type: ignore[arg-type]
         with pytest.raises(ModelError, match=r"cannot read the weights .* by its model\.safetens"):
             load_model(directory)
+
+
+@pytest.mark.parametrize(("key", "value"), [("n_embd", "big"), ("n_positions", "many")])
+def test_words_for_sizes_in_a_config_are_refused(directory: Path, key: str, value: str) -> None:
+    config = json.loads((directory / "config.json").read_text())
+    (directory / "config.json").write_text(json.dumps(config | {key: value}))
+    with pytest.raises(ModelError, match="cannot "):
+        load_model(directory)
