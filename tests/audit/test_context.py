@@ -227,8 +227,8 @@ def test_where_nothing_is_known_the_result_and_the_gate_say_so() -> None:
     manifest = plain_manifest()
     result = measure(LOADED, manifest, settings=FEW)
     assert known(result.context).source == "assumed"
-    (warning,) = [line for line in result.warnings if "it is not known" in line]
-    assert "scored behind '<|endoftext|>', as a text of their own" in warning
+    (warning,) = [line for line in result.warnings if "which is assumed" in line]
+    assert "canaries are scored with '<|endoftext|>' before them, which is assumed" in warning
     verdict = check(result, Thresholds(min_canaries=1))
     assert any("those rows are not known" in line for line in verdict.untested)
 
@@ -240,7 +240,7 @@ def test_what_we_trained_ourselves_is_known(tmp_path: Path) -> None:
     ours = measure(LOADED, manifest, settings=FEW, validation=learned)
     foreign = measure(LOADED, manifest, settings=FEW)
     assert known(ours.context).source == "training"
-    assert not any("not known" in line for line in ours.warnings)
+    assert not any("which is assumed" in line for line in ours.warnings)
     # Of a training elsewhere no more is known of the rows than without its record.
     other = learned.model_copy(update={"foreign": True})
     elsewhere = measure(LOADED, manifest, settings=FEW, validation=other)

@@ -304,7 +304,7 @@ def test_a_slice_is_of_whole_documents(tmp_path: Path, name: str, content: str, 
 def test_no_slice_of_columns_can_be_taken(tmp_path: Path) -> None:
     path = tmp_path / "corpus.parquet"
     path.write_bytes(b"PAR1")
-    with pytest.raises(CorpusError, match="full=True"):
+    with pytest.raises(CorpusError, match="entire=True"):
         prepare_comparison(path, out=tmp_path / "out", settings=tiny_comparison())
 
 

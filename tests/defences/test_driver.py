@@ -235,8 +235,8 @@ def test_a_forecast_counts_searches_models_and_workers(
 
 def test_the_whole_corpus_takes_more_models_unless_a_number_is_given() -> None:
     assert DefencesSettings().override({}).sweep.models == 32
-    assert DefencesSettings().override({"full": True}).sweep.models == 64
-    assert DefencesSettings().override({"full": True, "models": 24}).sweep.models == 24
+    assert DefencesSettings().override({"entire": True}).sweep.models == 64
+    assert DefencesSettings().override({"entire": True, "models": 24}).sweep.models == 24
 
 
 _REFERENCE = Reference(bits=2.0, steps=120)
