@@ -24,7 +24,7 @@ from lmexposure.errors import InputError, ModelError
 from lmexposure.models import AnyContext, context_window, encode_in_context
 from lmexposure.scoring.beginnings import find_beginning, refuse_no_beginning
 from lmexposure.scoring.branch_and_bound import refuse_nan
-from lmexposure.scoring.runtime import Bools, Floats, Ints, module_of
+from lmexposure.scoring.runtime import Bools, Floats, Ints, halved, module_of, out_of_memory
 from lmexposure.scoring.spelling import ByteLanguage, Vocabulary
 from lmexposure.scoring.steps import RecomputedSteps, Steps, next_token_steps, path_bits
 
@@ -436,7 +436,18 @@ class Extractor:
     def _found(
         self, searches: Sequence[SecretSearch], watch: Callable[[int], None]
     ) -> list[Extraction]:
-        """One beam for all searches that begin alike."""
+        """One beam for all searches that begin alike; fewer at a time where memory runs out."""
+        try:
+            return self._found_together(searches, watch)
+        except (RuntimeError, MemoryError) as failure:
+            if not out_of_memory(failure) or len(searches) < 2:
+                raise
+        size = halved(len(searches))
+        return [*self._found(searches[:size], watch), *self._found(searches[size:], watch)]
+
+    def _found_together(
+        self, searches: Sequence[SecretSearch], watch: Callable[[int], None]
+    ) -> list[Extraction]:
         wanted: dict[tuple[str, int], list[bytes]] = {}
         for search in searches:
             wanted.setdefault(self._key(search), []).append(self._text(search.index))

@@ -3,7 +3,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from faulty_steps import NanBehind
+from faulty_steps import Cramped, NanBehind
 from slow_search import biased
 from tiny import (
     byte_level_bpe,
@@ -133,6 +133,20 @@ def test_searches_side_by_side_find_what_each_finds_alone(
     assert [one.found for one in found] == [place is not None for place in places]
     assert 5 < sum(one.found for one in found) < len(found) - 5
     assert [(one.revealed, one.width) for one in found] == [(w.revealed, w.width) for w in searches]
+
+
+def test_where_memory_runs_out_fewer_searches_go_side_by_side() -> None:
+    form = Format(name="n", template="number {digits:4}")
+    extractor = Extractor(*model_with_tokenizer("gpt2"), form, context="\n")
+    secrets = (5, 1_300, 2_800, 2_800, 7_100, 9_042)
+    searches = [SecretSearch(index=secret, revealed=1, width=8) for secret in secrets]
+    alone = [extractor.find(**vars(search)) for search in searches]
+    extractor._steps = cramped = Cramped(extractor._steps, most=10)
+    assert [one for part in extractor.find_all(searches) for one in part] == alone
+    assert cramped.refused > 0
+    extractor._steps = Cramped(cramped.steps, most=0)
+    with pytest.raises(RuntimeError, match="out of memory"):
+        list(extractor.find_all(searches))
 
 
 @pytest.mark.parametrize("make", [characters, byte_level_bpe])
