@@ -137,7 +137,7 @@ def test_searches_side_by_side_find_what_each_finds_alone(
 
 def test_where_memory_runs_out_fewer_searches_go_side_by_side() -> None:
     form = Format(name="n", template="number {digits:4}")
-    extractor = Extractor(*model_with_tokenizer("gpt2"), form, context="\n")
+    extractor: Any = Extractor(*model_with_tokenizer("gpt2"), form, context="\n")
     secrets = (5, 1_300, 2_800, 2_800, 7_100, 9_042)
     searches = [SecretSearch(index=secret, revealed=1, width=8) for secret in secrets]
     alone = [extractor.find(**vars(search)) for search in searches]
