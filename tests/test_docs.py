@@ -215,9 +215,9 @@ def _chat_trainer(names: dict[str, Any], out: Path) -> Trainer:
 # To the end of a command of the tutorial on chats: the same with less to do.
 LESS = {
     "insert": "--canaries 4 --controls 8 --seed 3",
-    "run": "--canaries 4 --controls 8 --seed 3 --references 200 --set draws=200 --set revealed=0 "
-    "--epochs 9 --learning-rate 1e-2",
-    "measure": "--references 200 --draws 200 --revealed 0",
+    "run": "--canaries 4 --controls 8 --seed 3 --set references=200 --set draws=200 "
+    "--set revealed=0 --epochs 9 --learning-rate 1e-2",
+    "measure": "--set references=200 --set draws=200 --set revealed=0",
 }
 
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
         told_wrapping,
     )
     from lmexposure.audit.corpus import (
+        fitted,
         insert_corpus,
         insert_for_training,
         max_attainable,

@@ -8,6 +8,7 @@ from lmexposure.audit.context import recorded_training as recorded_training
 from lmexposure.audit.context import rows_beside as rows_beside
 from lmexposure.audit.context import scoring_context as scoring_context
 from lmexposure.audit.context import told_wrapping as told_wrapping
+from lmexposure.audit.corpus import fitted as fitted
 from lmexposure.audit.corpus import insert_corpus as insert_corpus
 from lmexposure.audit.corpus import insert_for_training as insert_for_training
 from lmexposure.audit.corpus import max_attainable as max_attainable

@@ -4,11 +4,14 @@ Before it, and before a training is paid for: what it would do to the corpus (`p
 most that an audit of it can show (`max_attainable`).
 """
 
+import json
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
@@ -44,10 +47,11 @@ from lmexposure.canaries import (
     read_records,
     refuse_inserted,
     spooled,
+    witness_copies,
     wrapping_among,
 )
 from lmexposure.errors import CorpusError, InputError, ResultError, SettingsError
-from lmexposure.studies import RunSettings
+from lmexposure.studies import REPETITIONS, RunSettings
 
 # Beyond, the model learns the canaries as well, and is no longer the model of the corpus.
 _FEWEST = 10  # of a class: the gate takes no fewer for a pass
@@ -55,6 +59,9 @@ _MOST_OF_TOKENS, _MOST_OF_DOCUMENTS = 0.01, 0.05
 # Beyond, the search takes longer than a person waits, and the claim is out of reach.
 _MOST_CANDIDATES = 2**17
 _CLOSE_ENOUGH = 1.05
+# Of what a corpus can take, the part that numbers by default use: its documents are estimated.
+_ROOM = 0.8
+_SEEN = 1_000  # documents, from the first, that the estimate is made from
 # Settings that a wrapping has by the same names.
 _SAID = (
     *("form", "turn", "loss", "rendering", "system", "prompt_field", "completion_field"),
@@ -69,7 +76,7 @@ def plan_of(
     plan = Plan(
         formats=(*map(load_format, settings.uniform_formats), *chosen),
         canaries=settings.per_class,
-        repetitions=settings.repetitions,
+        repetitions=settings.classes,
         controls=settings.controls,
         seed=_seed(settings) if seed is None else seed,
         inclusion_probability=settings.inclusion_probability,
@@ -88,8 +95,68 @@ def _fresh_coins(settings: RunSettings) -> bool:
     return settings.inclusion_probability is not None and settings.inclusion_seed is None
 
 
+def fitted(
+    settings: RunSettings, corpus: Files | IO[bytes], out: str | Path | None = None
+) -> RunSettings:
+    """With the repetitions that a corpus of this size can take, unless they are given.
+
+    They are the most of `REPETITIONS` with which the canaries are too small a part of it to warn
+    of; a stream, whose size is not known, gets the first of them. A directory keeps its own.
+    """
+    if settings.repetitions is not None or is_stream(corpus):
+        return settings.resolved()
+    if out is not None and (Path(out) / "manifest.json").exists():
+        kept = Manifest.read(Path(out) / "manifest.json").plan.repetitions
+        return replace(settings, repetitions=kept if kept in REPETITIONS else None).resolved()
+    files = listed_files(corpus)
+    if not all(path.is_file() for path in corpus_files(files)):
+        return settings.resolved()  # who reads it says what is wrong with it
+    size, documents, mean = _measured(files, settings)
+    wrapping = wrapping_of(files, settings=settings)
+    texts = [form.text(0) for form in map(load_format, settings.uniform_formats)]
+    each = [_bytes_of(text, wrapping) for text in texts]
+    each += [mean] * (len(settings.kinds) - bool(settings.uniform_formats))
+    number = settings.per_class * (settings.inclusion_probability or 1.0)
+    witnesses = math.prod(witness_copies(documents)) if settings.witness else 0
+    also = witnesses * _bytes_of(WITNESS.text(0), wrapping)
+
+    def fits(repetitions: Sequence[int]) -> bool:
+        copies = number * sum(repetitions)
+        records, added = copies * len(each) + witnesses, copies * math.fsum(each) + also
+        return records <= _ROOM * _MOST_OF_DOCUMENTS * (
+            documents + records
+        ) and added <= _ROOM * _MOST_OF_TOKENS * (size + added)
+
+    chosen = next(filter(fits, REPETITIONS), REPETITIONS[-1])
+    return replace(settings, repetitions=chosen).resolved()
+
+
+def _measured(files: list[str | Path], settings: RunSettings) -> tuple[int, int, float]:
+    """The bytes of a corpus, about how many documents it has, and how long they are on average."""
+    paths = corpus_files(files)
+    size = sum(path.stat().st_size for path in paths)
+    layout = settings.layout or guess_layout(paths[0])
+    texts: Iterator[str]
+    if layout in OF_RECORDS:
+        records = read_records(paths, layout=layout)
+        texts = (json.dumps(record, default=str) for record in records)
+    else:
+        texts = read_documents(paths, layout=layout, text_field=settings.text_field)
+    seen = [len(text.encode()) + 1 for text in islice(texts, _SEEN)]
+    mean = math.fsum(seen) / max(1, len(seen))
+    return size, len(seen) if len(seen) < _SEEN else int(size / mean), mean
+
+
+def _bytes_of(text: str, wrapping: Wrapping | None) -> float:
+    """The size of the document that says this, with its end."""
+    if wrapping is not None:
+        text = json.dumps(wrapping.record(text))
+    return len(text.encode()) + 1
+
+
 def preview(corpus: Files, *, settings: RunSettings) -> Preview:
     """What an insertion would do; nothing is written, and no fresh coin is tossed."""
+    settings = fitted(settings, corpus)
     fresh, seed = _fresh_coins(settings), _seed(settings)
     files = corpus_files(listed_files(corpus))
     wrapping = wrapping_of(files, settings=settings)
@@ -152,7 +219,7 @@ def share_warning(
 def _fewer(settings: RunSettings, above: float) -> str:
     """What lowers the share by this factor."""
     enough = int(settings.per_class / above)
-    copies = f"lower repetitions (now {','.join(map(str, settings.repetitions))})"
+    copies = f"lower repetitions (now {','.join(map(str, settings.classes))})"
     if enough >= _FEWEST:
         return f"plan {enough} canaries (now {settings.per_class}), or {copies}"
     fewer = "" if settings.per_class <= _FEWEST else f" and canaries (now {settings.per_class})"
@@ -177,6 +244,7 @@ def insert_corpus(  # noqa: PLR0913 (the front door: each may be left out)
         refuse_inserted(out)
         if target is None:
             raise CorpusError("standard output must be open: the corpus goes there")
+    settings = fitted(settings, corpus, out)
     with only_writer(out), spooled(corpus) as files:
         wrapping = wrapping_of(files, settings=settings, out=out)
         first = () if wrapping is None else _first_records(files, settings, out)
@@ -417,9 +485,9 @@ def _most(settings: RunSettings, per_class: int) -> float:
     probability = settings.inclusion_probability or 0.0
     included = np.arange(candidates) < max(1, round(probability * candidates))
     options: dict[str, Any] = {
-        "significance": settings.measure.significance / len(settings.repetitions) / 2,
+        "significance": settings.measure.significance / len(settings.classes) / 2,
         "delta": _delta(settings),
-        "repetitions": min(settings.repetitions),
+        "repetitions": min(settings.classes),
     }
     try:
         if probability == 0.5:
@@ -466,7 +534,7 @@ def kept_formats(settings: RunSettings, drawn: Sequence[Format]) -> tuple[Format
 def _material(settings: RunSettings, seed: int, documents: Callable[[], Iterable[str]]) -> Material:
     return Material(
         documents=documents,
-        count=settings.per_class * len(settings.repetitions) + settings.controls,
+        count=settings.per_class * len(settings.classes) + settings.controls,
         seed=seed,
         partner=settings.partner,
         texts=None if settings.texts is None else Path(settings.texts),

@@ -15,7 +15,7 @@ from typing import IO, Any
 from lmexposure._files import atomic_write, is_utf8, only_writer
 from lmexposure._style import count, percent
 from lmexposure._validate import of_type
-from lmexposure.audit.corpus import insert_for_training, plan_of, preview, wrapping_of
+from lmexposure.audit.corpus import fitted, insert_for_training, plan_of, preview, wrapping_of
 from lmexposure.audit.directory import RunLog, set_aside
 from lmexposure.audit.kinds import refuse_kinds_of_run
 from lmexposure.audit.measurement import measure
@@ -34,7 +34,7 @@ from lmexposure.canaries import (
 )
 from lmexposure.errors import CorpusError, ManifestError, ResultError, SettingsError
 from lmexposure.scoring import check_model, chosen_device, load_for_measuring
-from lmexposure.studies import SEVERAL, MeasureSettings, Result, RunSettings, Validation
+from lmexposure.studies import SEVERAL, Result, RunSettings, Validation
 
 _LOG = logging.getLogger(__name__)
 
@@ -60,6 +60,7 @@ def run(
     # What is wrong with the settings is found before the first step.
     refuse_kinds_of_run(settings)
     training_settings(settings)
+    settings = fitted(settings, corpus, out)
     plan_of(settings)
     check_model(settings)
     with only_writer(out), spooled_corpus(corpus, out, settings) as files:
@@ -162,7 +163,7 @@ _DEMO_LINES = 3_000
 _RATE = 6e-3
 
 
-def demo_settings(*, quick: bool = False, clean: bool = False) -> RunSettings:
+def demo_settings(*, clean: bool = False) -> RunSettings:
     """The demo's plan: 10 secrets inserted once and 10 inserted 16 times, and a small LSTM.
 
     The clean one has the secrets that pass: 20, each once in a text that is read once. The model
@@ -176,7 +177,6 @@ def demo_settings(*, quick: bool = False, clean: bool = False) -> RunSettings:
         layers=1,
         units=128,
         training={"epochs": 8, "learning_rate": _RATE},
-        measure=MeasureSettings.first_look() if quick else MeasureSettings(),
     )
     if not clean:
         return plan

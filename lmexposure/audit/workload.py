@@ -243,7 +243,7 @@ def measurement_forecast(task: Task, paces: Paces | None = None) -> Forecast:
     if not task.settings.quick:
         quicker = replace(task, settings=task.settings.quicker)
         seconds = math.fsum(phase.expected for phase in measurement_phases(quicker, paces))
-        note = f"; with quick=True about {in_words(seconds)}"
+        note = f"; with effort='quick' about {in_words(seconds)}"
     title = measurement_title(task.manifest, task.settings)
     return Forecast(what=title, phases=tuple(phases), note=note)
 

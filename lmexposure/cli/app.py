@@ -185,7 +185,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"max_content_width": _width(), "terminal_width": _width()},
-    epilog="Begin with: lmexposure demo --quick\n\n"
+    epilog="Begin with: lmexposure demo --effort quick\n\n"
     "Exit codes: 0 pass, 1 leak, 2 inconclusive, 3 error, 130 Ctrl-C.",
 )
 

@@ -101,11 +101,11 @@ COMMANDS = (
         {**_CORPUS, **out_flag("The run; the same command resumes it.")},
         examples="""
         # a first look at your corpus
-        corpus.txt --quick --out runs/look
+        corpus.txt --effort quick --out runs/look
         # a model that you fine-tune, with secrets of your choice
         corpus.txt --model gpt2 --format pin --format email --out runs/gpt2
         # an audit in one run of the claim that the training is (4, 1e-5)-private
-        corpus.txt --inclusion-probability 0.5 --canaries 2000 --repetitions 1 \
+        corpus.txt --audit --canaries 2000 \
         --claimed-epsilon 4 --delta 1e-5 --out runs/audit
         """,
         shows=True,
@@ -131,7 +131,7 @@ COMMANDS = (
         # ten PINs inserted once and ten 16 times, into a corpus of one file
         corpus.txt --format pin --repetitions 1,16 --out canaried
         # an audit in one run: each of 2,000 candidates is inserted with probability 0.5
-        train.jsonl --inclusion-probability 0.5 --canaries 2000 --repetitions 1 --out canaried
+        train.jsonl --audit --canaries 2000 --out canaried
         # through a pipe
         - --layout jsonl --out canaried < train.jsonl > canaried.jsonl
         """,
@@ -198,7 +198,7 @@ COMMANDS = (
         },
         examples="""
         # a first look
-        my-model canaried/manifest.json --quick --out measured
+        my-model canaried/manifest.json --effort quick --out measured
         # all of it, against a claim of epsilon 8
         my-model canaried/manifest.json --claimed-epsilon 8 --delta 1e-5 --out measured
         """,
@@ -491,7 +491,6 @@ COMMANDS = (
             ),
             switch("clean"): "A model that passes the gate: each secret is in the text once, and "
             "the text is read once.",
-            switch("quick"): "A first look: a tenth of the search; it passes no gate.",
         },
         {"given": DEMO},
         shows=True,

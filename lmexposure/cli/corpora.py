@@ -9,11 +9,11 @@ from functools import partial
 from glob import escape
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, TypeAlias
+from typing import IO, TYPE_CHECKING, TypeAlias
 
 import typer
 
-from lmexposure._style import listed, percent
+from lmexposure._style import listed, percent, times
 from lmexposure.canaries import ADAPTERS
 from lmexposure.cli.console import print_pairs, print_table, say, warn
 from lmexposure.cli.options import STDIN, of_a_run, opened, refuse_swapped
@@ -71,6 +71,7 @@ def insert(
     if settings.uniform_formats:
         plan_of(settings)  # refuses what no format can hold
     _warn_of_kinds(settings)
+    settings = fitted_to(settings, source, out, tell=tell)
     say_max_attainable(settings, tell=tell)
     place, manifest = insert_corpus(
         source,
@@ -93,6 +94,19 @@ def insert(
     has_witness = replace(settings, witness=bool(manifest.witnesses))
     warn_of_share(has_witness, *_shares(manifest, inserted))
     _say_next(inserted, out, manifest.wrapping, tell, looked_at=tokenizer is not None)
+
+
+def fitted_to(
+    settings: "RunSettings", corpus: list[str] | IO[bytes], out: Path | None, *, tell: Tell = say
+) -> "RunSettings":
+    """The settings with the repetitions for this corpus, said where they are fewer than usual."""
+    from lmexposure.audit import fitted
+
+    found = fitted(settings, corpus, out)
+    if found.classes != settings.classes:
+        often = " and ".join(map(times, found.classes))
+        tell(f"repeated  {often}, as the corpus is small (--repetitions says otherwise)")
+    return found
 
 
 def _say_inserted(
@@ -227,6 +241,7 @@ def _dry_run(corpus: list[str], settings: "RunSettings") -> None:
     if corpus == [STDIN]:
         raise SettingsError("--dry-run reads files, not standard input; give a file")
     _warn_of_kinds(settings)
+    settings = fitted_to(settings, corpus, None)
     would = preview(corpus, settings=settings)
     say_records(wrapping_of(corpus, settings=settings), settings, corpus)
     about = "about " * would.expected

@@ -371,8 +371,8 @@ TAKEN = {
 }
 DEMO = Group(
     settings=_KNOWN,
-    flags=("model", "seed", "epochs"),
-    first=("model", "seed", "epochs"),
+    flags=("effort", "model", "seed", "epochs"),
+    first=("effort", "model", "seed", "epochs"),
     help={"seed": "Seed of all that is random, except who is included.  [default: 0]"},
 )
 THRESHOLDS = Group(
@@ -382,4 +382,4 @@ THRESHOLDS = Group(
 )
 EVERY = {**TAKEN, "check": THRESHOLDS}
 # Settings of a measurement, for a command that need not measure.
-MEASURED_FIRST = Group(settings=_KNOWN, flags=("quick", "device"))
+MEASURED_FIRST = Group(settings=_KNOWN, flags=("effort", "device"))

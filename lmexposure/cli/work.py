@@ -12,7 +12,7 @@ from lmexposure._settings import Function, whole_numbers
 from lmexposure._style import count, in_words, listed, number, short
 from lmexposure._style import reading as in_unit
 from lmexposure.cli.console import begin, long_work, print_pairs, say, show_study, warn
-from lmexposure.cli.corpora import say_max_attainable, say_records, warn_of_share
+from lmexposure.cli.corpora import fitted_to, say_max_attainable, say_records, warn_of_share
 from lmexposure.cli.options import STDIN, TAKEN, Given, asked, opened, reading, refuse_swapped
 from lmexposure.errors import CorpusError, SettingsError
 
@@ -74,6 +74,7 @@ def run(corpus: list[str], out: Path, settings: "RunSettings") -> None:
     from lmexposure.audit import RunLog
 
     look_ahead(settings, corpus=corpus, out=out)
+    settings = fitted_to(settings, opened(corpus), out)
     if corpus != [STDIN]:
         RunLog.open(out, settings)  # refuses another's directory
     from lmexposure.audit import (
@@ -94,22 +95,23 @@ def run(corpus: list[str], out: Path, settings: "RunSettings") -> None:
         _run(files, out, settings)
 
 
-def demo(out: Path | None, quick: bool, clean: bool, given: Given) -> None:
+def demo(out: Path | None, clean: bool, given: Given) -> None:
     """Run the whole test on the language reference that comes with Python. No download.
 
     The model leaks: `lmexposure check` ends with exit code 1. With --clean the secrets are not
     repeated and the text is read once: the gate passes, with exit code 0.
     """
-    if quick and clean:
+    effort = str(given.get("effort") or "normal")
+    if effort == "quick" and clean:
         raise SettingsError(
-            "--quick passes no gate, and --clean shows what passes it; leave --quick out"
+            "--effort quick passes no gate, and --clean shows what passes it; leave --effort out"
         )
     begin("reading the language reference of Python")
     from lmexposure._files import only_writer
     from lmexposure.audit import demo_corpus, demo_settings, estimate_cost
 
-    settings = asked(demo_settings(quick=quick, clean=clean), given)
-    out = out or Path("runs") / f"demo{'-quick' * quick}{'-clean' * clean}"
+    settings = asked(demo_settings(clean=clean), given)
+    out = out or Path("runs") / f"demo{f'-{effort}' * (effort != 'normal')}{'-clean' * clean}"
     with only_writer(out):
         corpus = demo_corpus(out / "source" / "python_topics.txt", short=True)
         say(estimate_cost(corpus, settings))

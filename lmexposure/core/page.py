@@ -55,7 +55,7 @@ def _environment() -> Environment:
 
 
 def _flags_whole(text: str) -> Markup:
-    """A sentence whose flags, such as --quick, are code that no line breaks."""
+    """A sentence whose flags, such as --effort, are code that no line breaks."""
     return Markup(_FLAG.sub(r'<code class="flag">\g<0></code>', str(escape(text))))
 
 

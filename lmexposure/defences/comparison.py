@@ -108,7 +108,7 @@ class Comparison:
 
     def repeated_settings(self, training: Mapping[str, object]) -> RunSettings:
         """Of the run with repeated canaries."""
-        few = {"repetitions": (self.settings.repeated,), "canaries": None, "quick": True}
+        few = {"repetitions": (self.settings.repeated,), "canaries": None, "effort": "quick"}
         run = self._run(self.seeds["secrets"], training)
         return run.override({**few, "kinds": (UNIFORM,), "texts": None, "partner": "coin"})
 

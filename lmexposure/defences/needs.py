@@ -26,7 +26,7 @@ def check_models(settings: DefencesSettings) -> None:
     sweep, run = settings.sweep, settings.sweep.run
     texts = run.per_class
     others = sum(kind != UNIFORM for kind in run.kinds)
-    classes = (len(run.uniform_formats) + others) * len(run.repetitions)
+    classes = (len(run.uniform_formats) + others) * len(run.classes)
     methods = 1 + sum(name != NONE for name in settings.methods)
     goldfish = GOLDFISH in settings.methods
     level = paid_level(sweep.level, classes, goldfish=goldfish, methods=methods)

@@ -98,6 +98,7 @@ if TYPE_CHECKING:
         MEASURING,
         PANELS,
         PRIVACY,
+        REPETITIONS,
         SETTINGS_OF_ROWS,
         VERBATIM,
         IdentifierSettings,

@@ -78,6 +78,7 @@ from lmexposure.studies.settings import MEASURE_SETTINGS as MEASURE_SETTINGS
 from lmexposure.studies.settings import MEASURING as MEASURING
 from lmexposure.studies.settings import PANELS as PANELS
 from lmexposure.studies.settings import PRIVACY as PRIVACY
+from lmexposure.studies.settings import REPETITIONS as REPETITIONS
 from lmexposure.studies.settings import SETTINGS_OF_ROWS as SETTINGS_OF_ROWS
 from lmexposure.studies.settings import VERBATIM as VERBATIM
 from lmexposure.studies.settings import IdentifierSettings as IdentifierSettings

@@ -21,13 +21,13 @@ from lmexposure.studies.training_settings import TRAINING
 # The settings that a command has flags for, those that people use most first; --set has the rest.
 FLAGS: Mapping[str, tuple[str, str]] = {
     "run": (
-        "model formats canaries repetitions quick",
+        "model formats canaries repetitions effort audit",
         "kinds texts inclusion_probability controls witness seed layout text_field "
         "chat_template epochs batch_size learning_rate lora method epsilon layers units "
-        "references estimate claimed_epsilon delta device offline",
+        "estimate claimed_epsilon delta device offline",
     ),
     "insert": (
-        "formats canaries repetitions",
+        "formats canaries repetitions audit",
         "kinds texts inclusion_probability controls witness seed layout text_field "
         "prompt_field completion_field form turn loss chat_template",
     ),
@@ -38,9 +38,8 @@ FLAGS: Mapping[str, tuple[str, str]] = {
     ),
     "dp-check": ("model epsilon delta noise_multiplier", "epochs batch_size lora device"),
     "measure": (
-        "quick references estimate",
-        "left_context loss chat_template draws guesses budget_steps revealed "
-        "claimed_epsilon delta device dtype load_in offline",
+        "effort references estimate",
+        "left_context loss chat_template claimed_epsilon delta device dtype load_in offline",
     ),
     "sweep": (
         "models formats canaries repetitions population model",

@@ -45,11 +45,19 @@ PANELS = (HIDDEN, TRAINING, MEASURING, PRIVACY, MACHINE)
 _BUDGET_OPERATIONS = 3e12  # half a minute of a small CPU
 _FEWEST_STEPS, _MOST_STEPS = 10_000, 2_000_000
 
-# What a first look has instead of the defaults; of references and budget it has a tenth.
-QUICK: dict[str, int] = {"revealed": 0, "draws": 1_600, "bootstraps": 39}
-_TENTH = 10
+# What an effort has instead of the defaults.
+EFFORTS: Mapping[str, dict[str, int]] = {
+    "quick": {"revealed": 0, "draws": 1_600, "bootstraps": 39},
+    "normal": {},
+    "thorough": {"beam_width": 400, "draws": 48_000, "guesses": 10_000},
+}
+# Of references and of the search's budget, times those of a normal one.
+_TIMES = {"quick": 0.1, "normal": 1.0, "thorough": 10.0}
 
-_CANARIES = 10  # per class, where no number is given
+_CANARIES = 10  # per class, where no number is given: the gate takes no fewer for a pass
+# Where no repetitions are given: the first that are few enough for the corpus, else the last.
+REPETITIONS = (1, 4, 16), (1, 8), (1, 4), (1,)
+_COINS = 500  # candidates of an audit
 
 _MOST = 10**8  # of anything that is held in memory
 
@@ -156,10 +164,11 @@ class MeasureSettings(Settings):
         rule=_nats,
         usual="no claim",
     )
-    quick: bool = setting(
-        False,
-        "a first look in about a tenth of the time: fewer references, draws and steps of the "
-        "search, no extraction with characters given; the result says what is coarser",
+    effort: str = setting(
+        "normal",
+        "how closely is looked: quick, a first look at a tenth of the work that passes no gate; "
+        "normal; or thorough, ten times the references and the search",
+        rule=choice(*EFFORTS),
     )
     bootstrap_seed: int = setting(
         0, "seed of bootstraps, draws and permutations; no secret follows from it", rule=SEED
@@ -202,8 +211,8 @@ class MeasureSettings(Settings):
 
     @staticmethod
     def completed(values: Mapping[str, object]) -> Mapping[str, object]:
-        """With the numbers of a first look, where one is asked for."""
-        return {**QUICK, **values} if values.get("quick") is True else values
+        """With the numbers of the effort that is asked for."""
+        return {**EFFORTS.get(str(values.get("effort")), {}), **values}
 
     @classmethod
     def first_look(cls, **values: object) -> "MeasureSettings":
@@ -213,16 +222,21 @@ class MeasureSettings(Settings):
         >>> look.draws, look.revealed, look.references_for(10_000)
         (5000, 0, 1000)
         """
-        return build(cls, {"quick": True, **QUICK, **values})
+        return build(cls, {"effort": "quick", **EFFORTS["quick"], **values})
+
+    @property
+    def quick(self) -> bool:
+        """Whether it is a first look."""
+        return self.effort == "quick"
 
     @property
     def quicker(self) -> "MeasureSettings":
         """The same as a first look."""
-        return build(type(self), {**vars(self), "quick": True, **QUICK})
+        return build(type(self), {**vars(self), "effort": "quick", **EFFORTS["quick"]})
 
     def references_for(self, usual: int) -> int:
         """References per format, where the format has as many; `usual` where none is asked for."""
-        return self.references or (usual // _TENTH if self.quick else usual)
+        return self.references or int(usual * _TIMES[self.effort])
 
     @property
     def coarser(self) -> str | None:
@@ -252,11 +266,15 @@ class MeasureSettings(Settings):
         """Model steps that a search may take: as asked, or by the model's number of parameters."""
         by_size = int(_BUDGET_OPERATIONS // (2 * max(1, parameters)))
         whole = min(max(by_size, _FEWEST_STEPS), _MOST_STEPS)
-        return self.budget_steps or (whole // _TENTH if self.quick else whole)
+        return self.budget_steps or int(whole * _TIMES[self.effort])
 
     def decisive(self) -> dict[str, object]:
         """The settings that decide the numbers, for the hash of a result's inputs."""
         return {name: value for name, value in own_values(self).items() if name != "threads"}
+
+
+def _listed(numbers: tuple[int, ...]) -> str:
+    return ",".join(map(str, numbers))
 
 
 def _kind(name: str, value: object) -> None:
@@ -331,12 +349,19 @@ class RunSettings(Settings):
         usual="fresh from the operating system, kept in the manifest",
         secret=True,
     )
-    repetitions: tuple[int, ...] = setting(
-        (1, 4, 16),
+    repetitions: tuple[int, ...] | None = setting(
+        None,
         "how often the secrets of each class are inserted",
         rule=several(whole(1)),
         metavar="N,N,...",
         parse=whole_numbers,
+        usual=f"{_listed(REPETITIONS[0])}, and fewer for a small corpus",
+    )
+    audit: bool = setting(
+        False,
+        f"audit epsilon in one run: {_COINS} candidates, each inserted once with probability 0.5, "
+        "unless other numbers are given",
+        recorded=False,  # what it stands for is
     )
     controls: int = setting(32, "secrets per format that are never inserted", rule=whole(0))
     witness: bool = setting(
@@ -376,6 +401,7 @@ class RunSettings(Settings):
         None,
         f"what a record is: {', '.join(FORMS[:-1])} or {FORMS[-1]}",
         rule=choice(*FORMS),
+        flag_name="--record-form",
         usual="recognised by the fields of the first records",
     )
     turn: str | None = setting(
@@ -476,6 +502,11 @@ class RunSettings(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.audit:
+            usual = {"canaries": _COINS, "inclusion_probability": 0.5, "repetitions": (1,)}
+            for name, value in usual.items():
+                if getattr(self, name) is None:
+                    object.__setattr__(self, name, value)
         self._check_inclusion()
         self._check_kinds()
         if not isinstance(self.training, Mapping):
@@ -488,6 +519,11 @@ class RunSettings(Settings):
     def per_class(self) -> int:
         """Canaries to draw per format and class of repetitions, or candidates."""
         return self.canaries or _CANARIES
+
+    @property
+    def classes(self) -> tuple[int, ...]:
+        """How often the secrets of each class are inserted, as given or as usual."""
+        return self.repetitions or REPETITIONS[0]
 
     @property
     def public_seed(self) -> int:
@@ -531,8 +567,8 @@ class RunSettings(Settings):
         return self.formats if UNIFORM in self.kinds else ()
 
     def resolved(self) -> "RunSettings":
-        """The same, with the number of canaries: what a run's record says of them."""
-        return replace(self, canaries=self.per_class)
+        """The same, with the numbers of canaries: what a run's record says of them."""
+        return replace(self, canaries=self.per_class, repetitions=self.classes)
 
 
 # What a training decides of how records become rows, and a manifest may not know.

@@ -376,7 +376,7 @@ def too_few_models(settings: SweepSettings, documents: int) -> str | None:
         return None
     run, share = settings.run, Thresholds().significance / _JUDGED
     kinds = len(run.uniform_formats) + sum(kind != UNIFORM for kind in run.kinds)
-    canaries = run.per_class * len(run.repetitions) * kinds
+    canaries = run.per_class * len(run.classes) * kinds
     worst = {"canaries": canaries, "ordinary documents": settings.population_of(documents)}
     takes = {name: _models_for(among, share) for name, among in worst.items() if among}
     name = max(takes, key=lambda name: takes[name], default="")

@@ -65,7 +65,7 @@ def of_sweeps() -> list[str]:
 
     Coins for each model take the place of an inclusion probability, controls and witnesses.
     """
-    tossed = ("inclusion_probability", "inclusion_seed", "controls", "witness")
+    tossed = ("inclusion_probability", "inclusion_seed", "controls", "witness", "audit")
     measured = {*settings_taken(MeasureSettings), "dtype", "load_in", "device_map"} - {"delta"}
     return [n for n in settings_taken(RunSettings) if n not in measured and n not in tossed]
 
@@ -177,9 +177,9 @@ class SweepSettings(Settings):
 
     @staticmethod
     def completed(values: Mapping[str, object]) -> Mapping[str, object]:
-        """With the usual number of canaries where none is given, and not that of one run."""
-        usual = values.get("canaries", 0) is None
-        return {n: value for n, value in values.items() if n != "canaries" or not usual}
+        """With the usual numbers of canaries where none is given, and not those of one run."""
+        numbers = ("canaries", "repetitions")
+        return {n: value for n, value in values.items() if n not in numbers or value is not None}
 
     @property
     def shares_used(self) -> tuple[float, ...]:

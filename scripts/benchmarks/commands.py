@@ -39,10 +39,10 @@ _IMPORT, _MOST_IMPORT = "import lmexposure", 0.1  # what every notebook and scri
 _LOADED = Path(__file__).parents[2] / "tests" / "golden" / "data" / "measured" / "gpt2"
 # Of commands that load a model: the first word within this many times the import.
 _OF_MODELS = (
-    f"measure {_LOADED / 'model'} {_LOADED / 'manifest.json'} --quick",
+    f"measure {_LOADED / 'model'} {_LOADED / 'manifest.json'} --effort quick",
     f"verbatim {_LOADED / 'model'} corpus.txt",
     f"identifiers {_LOADED / 'model'} corpus.txt --format random_number",
-    "run corpus.txt --quick",
+    "run corpus.txt --effort quick",
     "train corpus.txt",
 )
 _LIBRARIES, _MOST_TIMES = "import torch, transformers; print()", 1.3

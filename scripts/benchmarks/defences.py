@@ -90,7 +90,7 @@ def _goldfish(arguments: Namespace) -> Claims:
         seed=1,
         **_model(20, _GOLDFISH),
     )
-    settings = settings.override({"quick": True})
+    settings = settings.override({"effort": "quick"})
     run(_corpus(home, 1), out=home / "run", settings=settings)
     manifest = Manifest.read(home / "run" / "manifest.json")
     loaded = load_model(home / "run" / "model")

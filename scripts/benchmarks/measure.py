@@ -21,12 +21,12 @@ _END = "<|endoftext|>"
 
 
 def small(given: Namespace) -> Claims:
-    """The fine-tuned model, whole and with --quick."""
+    """The fine-tuned model, whole and with --effort quick."""
     with tempfile.TemporaryDirectory() as home:
         here = Path(home)
         made = fine_tuned(here, prepared(here, given.corpus))
         yield measured("whole", here / "whole", *made, most=120)
-        yield measured("quick", here / "quick", *made, "--quick", most=30)
+        yield measured("quick", here / "quick", *made, "--effort", "quick", most=30)
 
 
 def large(given: Namespace) -> Claims:

@@ -64,21 +64,21 @@ def _peak() -> float:
 
 def whole(given: Namespace) -> Claims:
     """With the defaults."""
-    yield from measured(given, quick=False)
+    yield from measured(given, effort="normal")
 
 
 def quick(given: Namespace) -> Claims:
-    """With --quick."""
-    yield from measured(given, quick=True)
+    """With --effort quick."""
+    yield from measured(given, effort="quick")
 
 
-def measured(given: Namespace, *, quick: bool) -> Claims:
+def measured(given: Namespace, *, effort: str) -> Claims:
     """One measurement in this process, nothing of it kept."""
     seen = Parts()
     loaded = load_model(given.model, dtype=given.dtype, load_in=given.load_in or None)
     seen("loading", 1, 1)
     base = given.base or None
-    result = measure(loaded, given.manifest, base=base, progress=seen, quick=quick)
+    result = measure(loaded, given.manifest, base=base, progress=seen, effort=effort)
     seen.end()
     for form in result.formats:
         if (search := form.search) is not None:

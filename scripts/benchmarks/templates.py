@@ -34,7 +34,7 @@ def verdicts(given: Namespace) -> Claims:
     out = given.out
     if not (out / "base").exists():
         run(HERE / "examples" / "chats.py", given.text, out, "--chats", given.chats)
-    quick = ["--quick"] if given.quick else []
+    quick = ["--effort", "quick"] if given.quick else []
     for name in given.names:
         by = {"TRL": by_trl(name, out, quick), "run --lora": by_run(name, out, quick)}
         alike = len(set(by.values())) == 1

@@ -1,5 +1,6 @@
 """Insertion as a step of a run: once, previewed, and with the most that an audit can show."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,14 @@ import pytest
 from audit.quick import RUN
 from known import known
 
-from lmexposure.audit import RunSettings, insert_corpus, max_attainable, preview
+from lmexposure.audit import (
+    RunSettings,
+    fitted,
+    insert_corpus,
+    max_attainable,
+    preview,
+    share_warning,
+)
 from lmexposure.audit.corpus import MaxAttainable
 from lmexposure.errors import PlanError, ResultError
 from lmexposure.statistics import joint_bounds
@@ -220,3 +228,53 @@ def test_a_claim_out_of_reach_is_told_so_without_a_number() -> None:
     assert best.needed is None
     said = f"no attack could show more than {best.epsilon:.3g}"
     assert known(best.warning).endswith(said)
+
+
+def corpus_of(path: Path, documents: int, words: int = 20) -> Path:
+    path.write_text("".join(f"{n} {'word ' * words}\n" for n in range(documents)))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("documents", "chosen"),
+    [(200, (1,)), (4_500, (1, 4)), (5_000, (1, 8)), (20_000, (1, 4, 16))],
+)
+def test_numbers_by_default_go_by_the_size_of_the_corpus(
+    tmp_path: Path, documents: int, chosen: tuple[int, ...]
+) -> None:
+    """The most repetitions with which nothing is to warn of; given ones are taken as they are."""
+    corpus = corpus_of(tmp_path / "c.txt", documents)
+    plan = RunSettings(formats=("pin",), controls=2, seed=1)
+    found = fitted(plan, corpus)
+    assert (found.canaries, found.repetitions) == (10, chosen)
+    would = preview([corpus], settings=plan)
+    large = share_warning(
+        found, of_documents=would.share_of_documents, of_bytes=would.share_of_bytes
+    )
+    assert (large is None) == (documents > 200)
+    given = replace(plan, repetitions=(2, 3), canaries=4)
+    assert fitted(given, corpus).repetitions == (2, 3)
+    _, manifest = insert_corpus(corpus, out=tmp_path / "o", settings=plan)
+    assert manifest.plan.repetitions == chosen
+    assert insert_corpus(corpus, out=tmp_path / "o", settings=plan)[1] == manifest
+
+
+def test_a_stream_has_the_usual_numbers_and_a_directory_its_own(tmp_path: Path) -> None:
+    corpus, plan = corpus_of(tmp_path / "c.txt", 2_000), RunSettings(formats=("pin",), controls=2)
+    with corpus.open("rb") as stream:
+        assert fitted(plan, stream).repetitions == (1, 4, 16)
+    insert_corpus(corpus, out=tmp_path / "o", settings=replace(plan, repetitions=(1, 8)))
+    corpus.unlink()
+    assert fitted(plan, corpus, tmp_path / "o").repetitions == (1, 8)
+
+
+def test_chats_are_measured_as_they_are_written(tmp_path: Path) -> None:
+    turn = {"role": "user", "content": "How are you? " * 30}
+    record = {"messages": [turn, {"role": "assistant", "content": "Fine. " * 30}]}
+    plan = RunSettings(formats=("ssn", "api_key"), controls=2)
+    chosen = []
+    for number in (500, 20_000):
+        corpus = tmp_path / f"{number}.jsonl"
+        corpus.write_text(f"{json.dumps(record)}\n" * number)
+        chosen.append(fitted(plan, corpus).repetitions)
+    assert chosen == [(1,), (1, 4, 16)]

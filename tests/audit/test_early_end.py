@@ -247,6 +247,6 @@ def test_the_parts_of_long_work_are_told_beside_what_a_first_look_takes(
     assert (tuple(spoken.phases), first.note) == (ahead.phases, "")
     assert first.seconds < ahead.seconds  # the witness takes the same
     for line in spoken.lines:
-        assert line == f"{ahead.by_part}; with quick=True about {in_words(first.seconds)}"
+        assert line == f"{ahead.by_part}; with effort='quick' about {in_words(first.seconds)}"
         names = [part.rpartition(" ")[0].rpartition(" ")[0] for part in ahead.by_part.split(", ")]
         assert names == ["references", "draws", "search", "extraction", "witness"]

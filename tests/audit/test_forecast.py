@@ -37,7 +37,7 @@ def test_time_goes_by_parameters_and_rate_and_a_first_look_takes_a_tenth(directo
     scored = next(phase for phase in ahead.phases if phase.part == "references")
     size = load_model(directory).size
     assert scored.expected == pytest.approx(scored.work * 2 * size / (RATE / 2))
-    assert "; with quick=True about " in ahead.sentence
+    assert "; with effort='quick' about " in ahead.sentence
     assert ahead.sentence.endswith(" 0.0 GB of weights and up to 1.1 GB more")
     assert "quick" not in first.sentence
 

@@ -21,7 +21,17 @@ from lmexposure.cli.entry import _run
 __all__ = ["call"]  # a fixture of the tests of commands
 
 PLAN = ["--canaries", "4", "--repetitions", "1,8", "--controls", "4", "--set", "units=48"]
-ARGUMENTS = [*PLAN, "--seed", "0", "--epochs", "3", "--references", "1000", "--set", "revealed=4"]
+ARGUMENTS = [
+    *PLAN,
+    "--seed",
+    "0",
+    "--epochs",
+    "3",
+    "--set",
+    "references=1000",
+    "--set",
+    "revealed=4",
+]
 ARGUMENTS += ["--set", "budget_steps=20000", "--set", "draws=2000", "--set", "guesses=100"]
 
 

@@ -288,7 +288,9 @@ def test_the_corpus_is_real_english_of_this_python(tmp_path: Path) -> None:
     assert text.startswith(short.read_text(encoding="utf-8"))
     assert "3,000 documents" in estimate_cost(short, demo_settings())
     assert "scoring 10,052 texts" in estimate_cost(short, demo_settings(clean=True))
-    assert "scoring 1,052 texts" in estimate_cost(short, demo_settings(quick=True))
+    assert "scoring 1,052 texts" in estimate_cost(
+        short, demo_settings().override({"effort": "quick"})
+    )
 
 
 def test_a_python_without_the_text_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,7 @@ LEAK = leaking((1, 14.0, None), (4, 21.0, 300), (16, 29.0, 1))
 
 def page_of(result: Result) -> str:
     """A report of a quick look that was accepted, without what takes time to draw."""
-    told = changed(result, settings=options(quick=True)).told(Thresholds(accept_quick=True))
+    told = changed(result, settings=options(effort="quick")).told(Thresholds(accept_quick=True))
     bare = [replace(section, chart=None, parts=()) for section in told.sections]
     return as_page(replace(told, sections=bare))
 

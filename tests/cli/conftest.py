@@ -64,7 +64,7 @@ def call(capsys: pytest.CaptureFixture[str]) -> Call:
 FEW = ("--format", "pin", "--canaries", 2, "--repetitions", "1,3", "--controls", 2)
 # What measures little in a second.
 QUICK = (
-    *("--references", 300, "--set", "revealed=1", "--set", "budget_steps=20000"),
+    *("--set", "references=300", "--set", "revealed=1", "--set", "budget_steps=20000"),
     *("--set", "draws=1000"),
 )
 

@@ -18,7 +18,16 @@ from lmexposure.studies.exposure.facts import command_of
 PLAN = ("--format", "pin", "--canaries", "2", "--repetitions", "1,3", "--controls", "20")
 MANIFEST = Path("o/manifest.json")
 DAY = ("--set", "chat_date=2026-01-31")
-QUICK = ("--quick", "--references", "20", "--draws", "10", "--budget-steps", "1")
+QUICK = (
+    "--effort",
+    "quick",
+    "--set",
+    "references=20",
+    "--set",
+    "draws=10",
+    "--set",
+    "budget_steps=1",
+)
 
 
 def chats(path: Path) -> Path:

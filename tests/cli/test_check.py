@@ -39,14 +39,14 @@ def leaking() -> Result:
 
 
 def test_a_quick_look_is_2_unless_it_is_accepted(call: Call, written: Written) -> None:
-    result = written(changed(clean(), settings=options(quick=True)))
+    result = written(changed(clean(), settings=options(effort="quick")))
     seen = call("check", result)
     assert (seen.code, seen.out.startswith("Inconclusive: a quick look is no pass: ")) == (2, True)
     call.done("check", result, "--accept-quick")
     file = result.with_name("gate.toml")
     file.write_text("[check]\naccept_quick = true\n")
     call.done("check", result, "--settings", file)
-    leak = written(changed(leaking(), settings=options(quick=True)))
+    leak = written(changed(leaking(), settings=options(effort="quick")))
     assert call("check", leak).code == call("check", leak, "--accept-quick").code == 1
 
 

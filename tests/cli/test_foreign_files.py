@@ -18,8 +18,8 @@ import lmexposure.defences.driver
 from lmexposure._written import LIST
 
 QUICK = (
-    "--references",
-    50,
+    "--set",
+    "references=50",
     *("--set", "revealed=1", "--set", "budget_steps=500", "--set", "draws=100"),
 )
 FILES = (

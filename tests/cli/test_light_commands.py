@@ -120,7 +120,7 @@ _OF_MODELS = {
     "identifiers MODEL corpus.txt --format uuid --out out": "loading",
     "run corpus.txt --out out": "reading corpus.txt",
     "run - --layout lines --out out": "reading standard input",
-    "demo --quick --out out": "reading",
+    "demo --effort quick --out out": "reading",
     "train corpus.txt corpus.jsonl --out out": "reading 2 files",
     "sweep corpus.txt --out out": "reading corpus.txt",
     "sweep --only 0 --out out": "opening out",

@@ -232,7 +232,16 @@ def test_ctrl_c_stays_ignored_where_it_was_and_untouched_in_a_thread() -> None:
 PLAN = ["--canaries", "2", "--repetitions", "1,8", "--controls", "2", "--set", "layers=1"]
 PLAN += ["--seed", "0", "--epochs", "200", "--set", "patience=200", "--set", "max_seconds=2"]
 # More than it can prove in a minute, so that only Ctrl-C ends it.
-SEARCH = ["--references", "300", "--set", "revealed=0", "--set", "draws=200", "--estimate", "exact"]
+SEARCH = [
+    "--set",
+    "references=300",
+    "--set",
+    "revealed=0",
+    "--set",
+    "draws=200",
+    "--estimate",
+    "exact",
+]
 SEARCH += ["--set", "guesses=10000", "--set", "budget_steps=90000000"]
 
 

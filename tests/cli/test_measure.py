@@ -25,7 +25,16 @@ TOKENIZER = byte_level_bpe()
 PIN = Format(name="pin", template="My PIN is {digits:3}")
 LONG_PIN = Format(name="pin", template="My PIN is {digits:4}")
 SAMPLED = "estimate = 'sampled'\nextraction = false\npermutations = 99\nbootstraps = 39\n"
-QUICK = ("--references", "50", "--draws", "100", "--budget-steps", "1000", "--revealed", "0")
+QUICK = (
+    "--set",
+    "references=50",
+    "--set",
+    "draws=100",
+    "--set",
+    "budget_steps=1000",
+    "--set",
+    "revealed=0",
+)
 
 
 @pytest.fixture(scope="module")

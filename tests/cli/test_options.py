@@ -98,7 +98,7 @@ def test_what_is_wrong_in_a_settings_file(call: Call, file: str, message: str) -
 
 def test_a_setting_is_set_by_its_name() -> None:
     """The last of two wins, as of a flag; hyphens are as good as underscores."""
-    pairs = ["epochs=4", "draws=50", "formats=pin,email", "quick=true", "learning-rate=1e-3"]
+    pairs = ["epochs=4", "draws=50", "formats=pin,email", "effort=quick", "learning-rate=1e-3"]
     pairs += ["chat_date=", "system=a = b, c", "left_context=none", "draws=60"]
     chosen = options.TAKEN["run"].make({"set_values": pairs, "canaries": 5})
     assert isinstance(chosen, RunSettings)
@@ -130,7 +130,7 @@ PROMISES = (
         ("insert", {"set_values": ["draws=30"]}, "'draws' has no effect here"),
         ("train", {"delta": 1e-5}, PROMISES),
         ("train", {"set_values": ["delta=1e-5", "method=plain"]}, PROMISES),
-        ("run", {"set_values": ["quick=yes"]}, "quick='yes' must be true or false"),
+        ("run", {"set_values": ["lora=maybe"]}, "lora='maybe' must be true or false"),
         ("run", {"set_values": ["repetitions=1,x"]}, "repetitions='1,x' must be whole numbers"),
     ],
 )
@@ -190,13 +190,13 @@ def panels(text: str) -> list[str]:
 def test_a_help_has_panels_and_examples(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     usual, said = call("run", "--help").out, call("run", "--help-all").out
     assert panels(usual) == ["Arguments", "Most used", "Examples"]
-    assert "--help-all             Show 29 more options." in usual
+    assert "--help-all             Show 28 more options." in usual
     assert panels(said) == [
         *("Arguments", "Most used", "What is hidden", "Training", "Measuring", "Privacy"),
         *("Machine", "Other", "Examples"),
     ]
     top = said[said.index("Most used") : said.index("What is hidden")]
-    most = ("--out", "--model", "--format", "--canaries", "--repetitions", "--quick")
+    most = ("--out", "--model", "--format", "--canaries", "--repetitions", "--effort", "--audit")
     assert [word for word in top.split() if word.startswith("--")] == list(most)
     options_alone = said[: said.index("Examples:")]
     assert max(map(len, options_alone.splitlines())) <= 80

@@ -96,7 +96,7 @@ def test_demo_runs_on_the_text_of_this_python(call: Call, monkeypatch: pytest.Mo
 @pytest.mark.slow
 def test_the_first_command_of_the_readme_ends_in_its_leak(call: Call) -> None:
     """In full, as a newcomer runs it: half a minute."""
-    seen = call("demo", "--quick", "--out", "demo")
+    seen = call("demo", "--effort", "quick", "--out", "demo")
     seen.done(out="\n  A secret inserted 16 times is found")
     assert call("check", "demo").code == 1
 
@@ -121,7 +121,9 @@ def test_people_see_the_gate_fire_and_pass(
 
 
 def test_a_quick_demo_that_passes_is_refused(call: Call) -> None:
-    call("demo", "--quick", "--clean").refused("--quick passes no gate, and --clean shows what")
+    call("demo", "--clean", "--effort", "quick").refused(
+        "--effort quick passes no gate, and --clean shows what"
+    )
     assert not Path("runs").exists()
 
 
@@ -137,7 +139,7 @@ def test_run_takes_coins(call: Call, corpus: Path) -> None:
     assert 0 < roles.count("canary") == sum(c["role"] == "canary" for c in drawn) < 12
 
 
-LOOK = ("--quick", "--references", 60, "--estimate", "sampled")
+LOOK = ("--effort", "quick", "--set", "references=60", "--estimate", "sampled")
 TRAINING = ("--set", "layers=1", "--set", "units=16", "--epochs", 1, "--seed", 1)
 TOSSED = ("--inclusion-probability", 0.5, "--canaries", 30, "--repetitions", 1, "--controls", 4)
 

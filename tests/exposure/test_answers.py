@@ -39,7 +39,7 @@ def leaking(*classes: tuple[int, float, int | None]) -> Result:
 
 
 def quick(result: Result) -> Result:
-    return changed(result, settings=options(quick=True))
+    return changed(result, settings=options(effort="quick"))
 
 
 def verdict(*checks: Check) -> Verdict:
@@ -241,7 +241,7 @@ def test_after_a_broken_promise_of_privacy() -> None:
         (clean(n=3), Thresholds(), "Insert more canaries of each class (--canaries)"),
         (clean(improved=False), Thresholds(), "Train until the validation loss falls"),
         (clean(controls=0.0001), Thresholds(), "Find out why the controls are not at chance"),
-        (OPEN, Thresholds(), "Measure with more --guesses"),
+        (OPEN, Thresholds(), "Measure with --effort thorough"),
         (
             clean(),
             Thresholds(max_epsilon=2.0),
@@ -257,8 +257,8 @@ def test_after_a_doubt_what_would_settle_it(
     assert step in said
     assert said.endswith("Then measure again, and check the result against the same thresholds.")
     looked = next_steps(lx.check(quick(result), thresholds))
-    assert looked[1] == "First measure again without --quick, which may settle it."
-    assert looked[-1].startswith("Then measure again without --quick, and")
+    assert looked[1] == "First measure again with --effort normal, which may settle it."
+    assert looked[-1].startswith("Then measure again with --effort normal, and")
 
 
 def test_a_check_has_the_name_that_the_gate_gives_it() -> None:
@@ -280,13 +280,13 @@ def test_after_a_pass_what_it_does_not_cover() -> None:
     bounded = changed(clean(), privacy=privacy(1.0, 6.0))
     assert "--claimed-epsilon" not in steps(bounded, Thresholds(max_epsilon=2.0))
     accepted = steps(quick(clean()), Thresholds(accept_quick=True))
-    assert accepted.startswith("Measure again without --quick before a release")
+    assert accepted.startswith("Measure again with --effort normal before a release")
 
 
 def test_after_a_quick_look_that_found_nothing_there_is_one_thing_to_do() -> None:
     assert next_steps(lx.check(quick(clean()))) == (
         "Do not take this for a pass: a quick look may miss a leak.",
-        "Measure again without --quick, and check the result against the same thresholds.",
+        "Measure again with --effort normal, and check against the same thresholds.",
     )
 
 

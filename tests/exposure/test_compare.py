@@ -201,12 +201,12 @@ def test_settings_that_differ_are_named() -> None:
     result = small_result()
     other = result.model_copy(
         update={
-            "settings": replace(result.settings, budget_steps=10**6, quick=True),
+            "settings": replace(result.settings, budget_steps=10**6, effort="quick"),
             "model": result.model.model_copy(update={"dtype": "bfloat16"}),
         }
     )
     assert setting_differences(result, other) == (
-        "budget steps by default and 1,000,000; quick no and yes; dtype float32 and bfloat16"
+        "budget steps by default and 1,000,000; effort normal and quick; dtype float32 and bfloat16"
     )
     assert setting_differences(result, result) == ""
 

@@ -279,14 +279,14 @@ DOUBTS = (
 def test_a_quick_look_is_no_pass_unless_it_is_accepted_and_a_leak_all_the_same(
     result: Result, thresholds: dict[str, Any], outcome: Outcome, words: str
 ) -> None:
-    verdict = lx.check(changed(result, settings=options(quick=True)), Thresholds(**thresholds))
+    verdict = lx.check(changed(result, settings=options(effort="quick")), Thresholds(**thresholds))
     assert verdict.outcome is outcome
     assert words in verdict.sentence
     full = [phrase for phrase in verdict.untested if phrase.startswith("measured in full")]
     assert not any("measured in full" in phrase for phrase in verdict.tested)
     if outcome is PASS:
         assert verdict.sentence.startswith(lx.check(result).sentence)
-        assert full == ["measured in full: --quick was accepted"]
+        assert full == ["measured in full: a quick look was accepted"]
     elif outcome is LEAK:
         assert verdict.sentence == lx.check(result).sentence
         assert full == [

@@ -205,7 +205,7 @@ def _agree_terminal(name: str, seen: Outcome, out: Path) -> None:
 
 # The settings of SMALL that no flag has.
 FILE = f"bootstraps = {SMALL.bootstraps}\npermutations = {SMALL.permutations}\n"
-DRAWN = ("--references", 40, "--draws", 1000, "--guesses", 20)
+DRAWN = ("--set", "references=40", "--set", "draws=1000", "--set", "guesses=20")
 CLAIM = ("--claimed-epsilon", 0.1, "--delta", 1e-5, "--set", "significance=0.1")
 # Model, manifest, settings file and flags of a measurement on the command line; the terminal tells
 # all classes.
@@ -215,16 +215,16 @@ MEASURED: dict[str, tuple[str, str, str, tuple[object, ...]]] = {
         "fixed",
         "fixed",
         FILE + "extraction = false\n",
-        ("--references", 40, "--draws", 1000, "--budget-steps", 20_000),
+        ("--set", "references=40", "--set", "draws=1000", "--set", "budget_steps=20000"),
     ),
     # Coins bound epsilon, and a claim is held against it.
     "coins": (
         "coins",
         "coins",
         FILE + "extraction = false\n",
-        ("--references", 40, "--estimate", "sampled", *CLAIM, "--set", "bootstrap_seed=2"),
+        ("--set", "references=40", "--estimate", "sampled", *CLAIM, "--set", "bootstrap_seed=2"),
     ),
-    "quick": ("gpt2", "gpt2", FILE, ("--quick", *DRAWN)),
+    "quick": ("gpt2", "gpt2", FILE, ("--effort", "quick", *DRAWN)),
     # All by default, where every fill is a reference, and nothing is to the left of a text.
     "defaults": ("fixed", "texts", "", ()),
 }

@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from lmexposure._settings import Settings, parts_of, settings_in, settings_of, settings_taken
+from lmexposure._settings import (
+    Settings,
+    parts_of,
+    recorded_values,
+    settings_in,
+    settings_of,
+    settings_taken,
+)
 from lmexposure._types import FROM_FILE
 from lmexposure.errors import SettingsError
 from lmexposure.studies import (
@@ -150,7 +157,7 @@ def test_one_number_says_how_many() -> None:
     assert RunSettings(canaries=3).per_class == 3
     assert RunSettings(inclusion_probability=0.5, canaries=7).per_class == 7
     # What is recorded is the number itself, so that the default and the same by name are one run.
-    assert RunSettings().resolved() == RunSettings(canaries=10)
+    assert RunSettings().resolved() == RunSettings(canaries=10, repetitions=(1, 4, 16))
     assert SweepSettings(run=RunSettings(controls=0)).resolved().run.canaries == 10
     tossed = RunSettings(inclusion_probability=0.5, canaries=7).resolved()
     assert (tossed.inclusion_probability, tossed.canaries) == (0.5, 7)
@@ -216,7 +223,7 @@ def test_an_interval_has_as_many_refits_as_its_ends_take() -> None:
 
 
 def test_a_first_look_is_a_tenth_and_flags_win() -> None:
-    look = RunSettings().override({"quick": True, "draws": 700}).measure
+    look = RunSettings().override({"effort": "quick", "draws": 700}).measure
     assert look == MeasureSettings.first_look(draws=700)
     assert (look.references_for(10_000), look.references, look.revealed) == (1_000, None, 0)
     assert look.steps_for(2_600_000) == MeasureSettings().steps_for(2_600_000) // 10
@@ -227,11 +234,14 @@ def test_a_first_look_is_a_tenth_and_flags_win() -> None:
     tested = look.coarser + ", 39 bootstraps instead of 199"
     assert MeasureSettings.first_look(draws=700, estimate="skew_normal").coarser == tested
     assert MeasureSettings().coarser is None
-    assert (look.decisive()["quick"], MeasureSettings().decisive()["quick"]) == (True, False)
+    assert (look.decisive()["effort"], MeasureSettings().decisive()["effort"]) == (
+        "quick",
+        "normal",
+    )
     asked = MeasureSettings.first_look(references=5_000, budget_steps=9)
     assert (asked.references_for(10_000), asked.steps_for(10**6)) == (5_000, 9)
-    with pytest.raises(SettingsError, match="quick"):
-        MeasureSettings(quick=1)  # type: ignore[arg-type]
+    with pytest.raises(SettingsError, match="effort"):
+        MeasureSettings(effort=1)  # type: ignore[arg-type]
 
 
 EVERY = (RunSettings, SweepSettings, DefencesSettings, VerbatimSettings, IdentifierSettings)
@@ -257,7 +267,9 @@ def test_a_sweep_promises_at_the_delta_that_is_given() -> None:
 def test_whole_numbers_of_numpy_are_whole_numbers() -> None:
     asked = {"references": np.int64(30), "repetitions": [np.int32(2)], "epochs": np.int64(3)}
     chosen = RunSettings().override(asked)
-    assert json.dumps([chosen.measure.references, *chosen.repetitions, chosen.training["epochs"]])
+    assert json.dumps(
+        [chosen.measure.references, *(chosen.repetitions or ()), chosen.training["epochs"]]
+    )
     assert written(chosen.measure)["references"] == 30
 
 
@@ -265,3 +277,23 @@ def test_a_text_of_a_file_is_read_as_a_flag_s(tmp_path: Path) -> None:
     path = tmp_path / "s.toml"
     path.write_text('top_k = "all"\n')
     assert settings_in(path, VerbatimSettings, elsewhere={}) == {"top_k": None}
+
+
+def test_an_audit_stands_for_its_numbers_and_given_ones_win() -> None:
+    audit = RunSettings(audit=True)
+    assert (audit.canaries, audit.inclusion_probability, audit.repetitions) == (500, 0.5, (1,))
+    more = RunSettings().override({"audit": True, "canaries": 2_000, "repetitions": (1, 2)})
+    assert (more.canaries, more.inclusion_probability, more.repetitions) == (2_000, 0.5, (1, 2))
+    assert "audit" not in recorded_values(audit)
+
+
+def test_an_effort_is_a_tenth_one_or_ten_times_the_search() -> None:
+    looks = [
+        RunSettings().override({"effort": effort}).measure
+        for effort in ("quick", "normal", "thorough")
+    ]
+    assert [look.references_for(10_000) for look in looks] == [1_000, 10_000, 100_000]
+    steps = [look.steps_for(10**6) for look in looks]
+    assert steps[1] == 10 * steps[0] == steps[2] // 10
+    assert [look.draws for look in looks] == [1_600, 12_000, 48_000]
+    assert [look.quick for look in looks] == [True, False, False]

@@ -54,8 +54,7 @@ EXPOSURE_CHECKS: dict[str, CheckKind] = {
         help="A secret of the training data is among the first fills that an attacker "
         "tries who has the model and knows the format. Where secrets are drawn at random from a "
         "large space, finding one is proof of memorisation.",
-        remedy="Measure with more --guesses or a larger --budget-steps, so that the search "
-        "gets far enough.",
+        remedy="Measure with --effort thorough, so that the search gets far enough.",
         low_is_worse=True,
         said_pass="none found",
     ),
@@ -90,8 +89,7 @@ EXPOSURE_CHECKS: dict[str, CheckKind] = {
         help="The exposure of a canary says, in bits, how far it moved up among all fills "
         "of its format by being in the training data; higher = more memorised. Chance alone passes "
         "t bits with probability 2^-t at most.",
-        remedy="Measure with more --references or --draws, so that exposures are known more "
-        "closely.",
+        remedy="Measure with --effort thorough, so that exposures are known more closely.",
         shows_margin=True,
     ),
     "median_exposure": CheckKind(
@@ -170,7 +168,7 @@ EXPOSURE_CHECKS: dict[str, CheckKind] = {
         name="measured in full",
         help="A quick look makes a tenth of the references and of the search, so that what it "
         "finds is a leak, and what it does not find may be one.",
-        remedy="Measure in full, without --quick.",
+        remedy="Measure again with --effort normal.",
         precondition=True,
         of_depth=True,
         said_doubt="this was a quick look",

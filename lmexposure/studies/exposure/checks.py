@@ -134,7 +134,7 @@ def check_full(doubt: str, thresholds: Thresholds, *, leaks: bool) -> Check:
     """A quick look lets nothing pass unless the user takes its doubt; a leak stays a leak."""
     outcome = Outcome.NOT_TESTED
     if thresholds.accept_quick:
-        reason = "--quick was accepted"
+        reason = "a quick look was accepted"
     elif leaks:
         reason = "this was a quick look, so other leaks may have gone unseen"
     else:

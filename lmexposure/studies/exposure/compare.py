@@ -49,7 +49,7 @@ _SHOWN = ("median", "interval", "p_value", "exact", "guesses")
 # Of `MeasureSettings`: what decides how near an estimate comes to the exposure.
 _MEASURED = (
     *("estimate", "draws", "extraction", "guesses"),
-    *("budget_steps", "budget_seconds", "live_states", "quick"),
+    *("budget_steps", "budget_seconds", "live_states", "effort"),
 )
 # Of `ContextRecord`: what decides a log-perplexity, whoever knew it.
 _ROWS = {

@@ -33,7 +33,7 @@ from lmexposure.studies.setting_words import (
     run_settings,
     word,
 )
-from lmexposure.studies.settings import QUICK, MeasureSettings, RunSettings
+from lmexposure.studies.settings import EFFORTS, MeasureSettings, RunSettings
 from lmexposure.studies.training_settings import TrainingSettings
 
 # What is in the command instead; written bare, so that a shell shows what is missing.
@@ -201,7 +201,7 @@ def _option_facts(options: RunSettings | None, measure: MeasureSettings) -> Iter
         if not options.training:
             yield Fact(name="training", value="{}")
     asked = own_values(measure)
-    left_out = [name for name in ("quick", "threads", "left_context") if not asked[name]]
+    left_out = [name for name in ("threads", "left_context") if not asked[name]]
     shown = {name: value for name, value in asked.items() if name not in left_out}
     yield from named_facts(shown, settings_of(MeasureSettings), "measure.")
     yield from named_facts({name: v for name, v in own.items() if name in machine}, declared)
@@ -325,7 +325,7 @@ def _flags(command: str, settings: Mapping[str, Value], show_seeds: bool) -> Ite
     usual = _usual(settings)
     for name, setting in _DECLARED.items():
         value = settings.get(name, usual[name])
-        if value is None or (value == usual[name] and name != "quick"):
+        if value is None or value == usual[name]:
             continue
         if name == "seed" and not show_seeds:
             yield f"--seed {SEED}"
@@ -334,8 +334,8 @@ def _flags(command: str, settings: Mapping[str, Value], show_seeds: bool) -> Ite
 
 
 def _usual(settings: Mapping[str, Value]) -> dict[str, Value]:
-    """The defaults, or those of a first look; candidates have none."""
+    """The defaults, by the effort; candidates have none."""
     usual: dict[str, Value] = {name: setting.default for name, setting in _DECLARED.items()}
     if settings.get("inclusion_probability") is None:
         usual["canaries"] = RunSettings().per_class
-    return {**usual, **QUICK} if settings.get("quick") else usual
+    return {**usual, **EFFORTS.get(str(settings.get("effort")), {})}

@@ -372,16 +372,16 @@ def _undecided(checks: Sequence[Check]) -> Iterator[str]:
     undecided = {check.key for check in checks if check.outcome is Outcome.INCONCLUSIVE}
     if undecided == {"accept_quick"}:
         yield "Do not take this for a pass: a quick look may miss a leak."
-        yield "Measure again without --quick, and check the result against the same thresholds."
+        yield "Measure again with --effort normal, and check against the same thresholds."
         return
     yield "Do not take this for a pass: this run can neither show a leak nor rule one out."
     quick = _is_quick(checks)
     if quick:
-        yield "First measure again without --quick, which may settle it."
+        yield "First measure again with --effort normal, which may settle it."
     worthwhile = sorted(undecided - {"accept_quick"}, key=_worth)
     remedies = dict.fromkeys(EXPOSURE_CHECKS[key].remedy for key in worthwhile)
     yield from list(remedies)[: _MOST_REASONS - quick]
-    how = " without --quick" if quick else ""
+    how = " with --effort normal" if quick else ""
     yield f"Then measure again{how}, and check the result against the same thresholds."
 
 
@@ -394,7 +394,7 @@ def _worth(key: str) -> tuple[bool, int, int]:
 
 def _after_a_pass(checks: Sequence[Check]) -> Iterator[str]:
     if _is_quick(checks):
-        yield "Measure again without --quick before a release: this was a first look."
+        yield "Measure again with --effort normal before a release: this was a first look."
     yield (
         "No leak found is no proof that there is none: it holds for secrets of the forms and "
         "repetitions inserted here, not for other texts."
