@@ -6,13 +6,16 @@ from pathlib import Path
 
 import pytest
 from made_studies import MADE
+from typer.testing import CliRunner
 
 from lmexposure._style import outcome_word
+from lmexposure.cli.app import app
+from lmexposure.cli.commands import COMMANDS
 from lmexposure.cli.console import print_screen, show_in, show_study
 from lmexposure.core import judged, open_study
 from lmexposure.errors import SettingsError
 
-LINES, COLUMNS = 25, 100
+LINES, COLUMNS, HELP_LINES = 25, 100, 45
 
 
 @pytest.mark.parametrize("kind", MADE)
@@ -71,3 +74,10 @@ def test_a_screen_says_how_much_it_leaves_out(capsys: pytest.CaptureFixture[str]
     shown = sum(line.startswith(tuple(row.format for row in rows)) for line in out.splitlines())
     assert shown < len(rows)
     assert f"{len(rows) - shown} more in the report" in out
+
+
+@pytest.mark.parametrize("name", [row.name for row in COMMANDS])
+def test_a_help_fits_a_tall_screen(name: str) -> None:
+    shown = CliRunner().invoke(app, [*name.split(), "--help"])
+    assert shown.exit_code == 0
+    assert len(shown.output.rstrip("\n").split("\n")) <= HELP_LINES
