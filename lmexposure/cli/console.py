@@ -216,10 +216,16 @@ def print_screen(document: "Document", report: Path | None) -> None:
     notes = notes[: max(1, room - _FEWEST_ROWS - 3)]  # a table's head, foot and rest
     for line in finding:
         say(line)
-    if document.tested is None:
-        _print_checks(answers, room - len(notes))
+    room -= len(notes)
+    if document.tested is not None:
+        _print_first(document.tested(verdict), room)
+    elif document.numbers is None or not document.numbers.rows:
+        _print_checks(answers, room)
     else:
-        _print_first(document.tested(verdict), room - len(notes))
+        shown = min(len(document.numbers.rows), _FEWEST_ROWS)
+        _print_first(document.numbers, shown + 1)
+        say("")
+        _print_checks(answers, room - shown - 2)
     for line in (*below, *notes):
         say(line)
 

@@ -350,6 +350,8 @@ class Document:
     glossary: Sequence[tuple[str, str]] = ()  # words and what they mean
     # What was tested, the worst first, for a terminal; None: the checks of the verdict say it.
     tested: "Callable[[Verdict], Table] | None" = None
+    # Where `tested` is None, for a terminal: its numbers in a few rows, the worst first.
+    numbers: "Table | None" = None
 
     @property
     def answer(self) -> str:

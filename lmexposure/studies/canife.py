@@ -237,6 +237,7 @@ class Canife(Dated):
                 ),
             ),
             main=rounds,
+            numbers=Table(sorted(self.attacked, key=lambda row: -row.epsilon_round), _COLUMNS[:7]),
             sources=tuple(_SOURCES.items()),
             origin=f"{whole(self.weights)} weights, {count(self.clients, 'client')} "
             f"({short_hash(self.inputs_sha256)}); lmexposure {self.lmexposure}, {self.measured}",

@@ -295,6 +295,7 @@ class Defences(Dated):
             finding=self.finding,
             sections=list(self._sections()),
             main=Table(self.rows, _FLAT),
+            numbers=Table(self.ranked, _in_short(self.settings.fpr)),
             warnings=self.notes,
             sources=tuple(_SOURCES.items()),
             origin=f"{whole(self.canaries)} canaries, {whole(self.documents)} documents of "
@@ -482,6 +483,13 @@ def _table(fpr: float) -> Sequence[Column]:
         Column(head="p, more than the lowest", value="above_p", shown=probability),
         Column(head="p, worst canary", value="worst_p", shown=probability, worse="low"),
     )
+
+
+def _in_short(fpr: float) -> Sequence[Column]:
+    """The same, as a terminal has room for it."""
+    method, _, ratio, documents, ends, canaries, canary_ends, *_ = _table(fpr)
+    documents = replace(documents, head="TPR, documents")
+    return method, ratio, documents, ends, replace(canaries, head="TPR, canaries"), canary_ends
 
 
 def _beside(undefended: float) -> Sequence[Column]:

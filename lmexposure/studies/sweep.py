@@ -58,6 +58,7 @@ from lmexposure.studies.sweep_tables import (
     primary_rows,
     texts_section,
     texts_table,
+    worst_in_short,
     worst_table,
 )
 from lmexposure.studies.training_settings import TrainingSettings
@@ -182,6 +183,7 @@ class SweepResult(SweepNumbers):
             finding=self.finding,
             sections=list(self._sections()),
             main=texts_table(self),
+            numbers=worst_in_short(self),
             warnings=self.notes,
             sources=tuple(_SOURCES.items()),
             glossary=tuple(_GLOSSARY.items()),

@@ -183,6 +183,13 @@ def worst_table(result: SweepNumbers) -> Table:
     return Table(rows, [Column(head="the worst", value=name, words=True), *_WORST])
 
 
+def worst_in_short(result: SweepNumbers) -> Table:
+    """The same, as a terminal has room for it."""
+    table = worst_table(result)
+    name, among, _, _, tpr, p, advantage, _, epsilon, _ = table.columns
+    return replace(table, columns=[name, among, tpr, p, advantage, epsilon])
+
+
 _WORST = (
     Column(head="chosen from", value=lambda row: row.among, shown=whole),
     Column(head="models in", value=lambda row: len(row.scores_in), shown=whole),

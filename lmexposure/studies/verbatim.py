@@ -108,6 +108,7 @@ class VerbatimRecord(VerbatimNumbers):
             finding=self.finding,
             sections=sections_of(self),
             main=Table(self.rows, DOCUMENT_COLUMNS),
+            numbers=Table(_groups(self), _in_short(self.settings.tries)),
             warnings=self.notes,
             sources=tuple(_SOURCES.items()),
             origin=f"{name}, {size} parameters; {whole(self.documents)} documents of "
@@ -261,16 +262,12 @@ DOCUMENT_COLUMNS = (
 
 def sections_of(record: VerbatimNumbers) -> list[Section]:
     """The tables, in the order of a reader's questions; a terminal shows fewer documents."""
-    groups = [
-        (name.replace("reference", "the same, reference"), group)
-        for name, group in _by_tries(record).items()
-    ]
     sections = [
         Section(
             id="groups",
             title="What comes out, and what any model would say",
             text=_DOUBT,
-            table=Table(groups, _group_columns(record.settings.tries)),
+            table=Table(_groups(record), _group_columns(record.settings.tries)),
             chart=lambda: _tries_chart(record),
             notes=notes_of(record),
         ),
@@ -306,6 +303,19 @@ def text_sections(rows: Sequence[VerbatimDocument], texts: VerbatimPassages) -> 
 
 
 _Group = tuple[str, VerbatimWindows]
+
+
+def _groups(record: VerbatimNumbers) -> list[_Group]:
+    return [
+        (name.replace("reference", "the same, reference"), group)
+        for name, group in _by_tries(record).items()
+    ]
+
+
+def _in_short(tries: int) -> list[Column]:
+    """The columns of groups that a terminal has room for."""
+    asked, documents, _, greedy, some, ends, run, _ = _group_columns(tries)
+    return [asked, documents, greedy, some, ends, run]
 
 
 def _group_columns(tries: int) -> list[Column]:
