@@ -201,10 +201,7 @@ def print_screen(document: "Document", report: Path | None) -> None:
     when = next(fact.value for fact in answers.since if fact.name == "measured")
     head = visible(f"{word}   {of}, {when}")
     _print(_clipped(head), _console(), _COLOURS[verdict.outcome])
-    found = [answers.finding]
-    if document.tested is None and document.answer not in answers.finding:
-        found.append(document.answer)
-    finding = ["", *(line for text in found for line in _wrapped("", text, indent=2)), ""]
+    finding = ["", *(line for text in document.found for line in _wrapped("", text, indent=2)), ""]
     seen = [check.reason for check in verdict.checks if check.key == "accept_unseen_training"]
     # The first step after a doubt is not to take it for a pass; the second is what helps.
     steps = answers.steps[: 2 if verdict.outcome == "inconclusive" else 1]

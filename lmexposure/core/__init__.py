@@ -31,7 +31,6 @@ if TYPE_CHECKING:
         Place,
         Section,
         Table,
-        date_of,
         facts,
         interval_column,
     )
@@ -56,6 +55,7 @@ if TYPE_CHECKING:
         kind_of,
         open_study,
         refuse_other_study,
+        telling_name,
         utc_now,
     )
     from lmexposure.core.work import REPORTS, Held, Part, Work, claimed, refuse_other_wish

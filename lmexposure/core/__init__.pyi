@@ -31,7 +31,6 @@ from lmexposure.core.document import Fact as Fact
 from lmexposure.core.document import Place as Place
 from lmexposure.core.document import Section as Section
 from lmexposure.core.document import Table as Table
-from lmexposure.core.document import date_of as date_of
 from lmexposure.core.document import facts as facts
 from lmexposure.core.document import interval_column as interval_column
 from lmexposure.core.lm import Encoded as Encoded
@@ -67,6 +66,7 @@ from lmexposure.core.study import judged as judged
 from lmexposure.core.study import kind_of as kind_of
 from lmexposure.core.study import open_study as open_study
 from lmexposure.core.study import refuse_other_study as refuse_other_study
+from lmexposure.core.study import telling_name as telling_name
 from lmexposure.core.study import utc_now as utc_now
 from lmexposure.core.work import REPORTS as REPORTS
 from lmexposure.core.work import Held as Held

@@ -1,14 +1,40 @@
 """Studies of one kind side by side: their main numbers, and the settings in which they differ."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import itemgetter, methodcaller
+from typing import TYPE_CHECKING
 
 from lmexposure._record import JsonValue
-from lmexposure._style import MISSING, count, interval, number, setting_value, short, signed, whole
-from lmexposure.core.document import Column, Document, Section, Table
+from lmexposure._style import (
+    MISSING,
+    count,
+    interval,
+    number,
+    outcome_word,
+    sentence,
+    setting_value,
+    short,
+    signed,
+    visible,
+    whole,
+)
+from lmexposure.core.check import Outcome
+from lmexposure.core.document import (
+    Answers,
+    CheckLine,
+    Column,
+    Document,
+    Fact,
+    Section,
+    Table,
+    date_of,
+)
 from lmexposure.core.study import Number, Study, judged
 from lmexposure.errors import SettingsError
+
+if TYPE_CHECKING:
+    from lmexposure.core.charts import Chart
 
 
 @dataclass(frozen=True)
@@ -57,7 +83,7 @@ def compare_document(studies: Sequence[tuple[str, Study]]) -> Document:
                 "in common; compare studies of one kind"
             )
     studies = _named_apart(studies)
-    more = list(base.beside(studies))
+    more, chart = _without_first_chart(list(base.beside(studies)))
     rows = _rows([study for _, study in studies])
     if not rows:
         raise SettingsError("these studies have no number in common, so nothing can be compared")
@@ -76,19 +102,65 @@ def compare_document(studies: Sequence[tuple[str, Study]]) -> Document:
     ]
     if settings.rows:
         sections.append(Section(id="settings", title="What they differ in", table=settings))
-    judgements = [f"{name}: {judged(study).sentence}" for name, study in studies]
-    verdicts = Section(id="verdicts", title="Verdict of each", said=judgements)
+    verdicts = {name: judged(study) for name, study in studies}
+    said = [f"{name}: {verdict.sentence}" for name, verdict in verdicts.items()]
+    finding = base.told_beside(studies) or _finding(rows, names, len(settings.rows))
     return Document(
         title=f"{count(len(studies), base.WHAT.split(' ', 1)[1], 'studies')} side by side",
         kind=f"Comparison, {count(len(studies), 'study', 'studies')}",
         question="What differs, and in what were they made differently?",
-        finding=base.told_beside(studies) or _finding(rows, names, len(settings.rows)),
-        sections=[*sections, *more, verdicts],
+        finding=finding,
+        sections=[*sections, *more, Section(id="verdicts", title="Verdict of each", said=said)],
         main=Table(rows, _value_columns(names)),
+        chart=chart,
         origin="; ".join(f"{name}: {study.provenance.line}" for name, study in studies),
         private=any(study.PRIVATE for _, study in studies),
         inputs=[study.inputs_sha256 for _, study in studies],
+        answers=Answers(
+            asked="What was found?",
+            finding=finding if finding.endswith(".") else sentence(finding),
+            since=[Fact(name=name, value=_measured(study)) for name, study in studies],
+            tested=[
+                CheckLine(outcome=verdict.outcome, what=name, said=outcome_word(verdict.outcome))
+                for name, verdict in verdicts.items()
+            ]
+            + [
+                CheckLine(
+                    outcome=Outcome.NOT_TESTED,
+                    what="what makes them differ",
+                    said=_differing(len(settings.rows)),
+                )
+            ],
+            sure=(
+                "A difference without an interval or a p-value may be chance, and so may one of "
+                "many that are large.",
+            ),
+            steps=(
+                "Choose by differences that chance does not explain, between studies made alike.",
+                "Release what passes by itself (lmexposure check): to leak less than another is no "
+                "pass.",
+            ),
+        ),
     )
+
+
+def _without_first_chart(
+    sections: Sequence[Section],
+) -> "tuple[list[Section], Callable[[], Chart | None] | None]":
+    """The sections without their first chart, and that chart, which comes before them all."""
+    for place, section in enumerate(sections):
+        own, chart = replace(section, chart=None), section.chart
+        if chart is None:
+            parts, chart = _without_first_chart(section.parts)
+            own = replace(section, parts=parts)
+        if chart is not None:
+            return [*sections[:place], own, *sections[place + 1 :]], chart
+    return list(sections), None
+
+
+def _measured(study: Study) -> str:
+    """Which model, and when."""
+    return ", ".join(filter(None, [visible(study.model_name), date_of(study.when)]))
 
 
 def _named_apart(studies: Sequence[tuple[str, Study]]) -> list[tuple[str, Study]]:
@@ -168,5 +240,8 @@ def _value(value: JsonValue) -> str:
 def _finding(rows: Sequence[_Row], names: Sequence[str], settings: int) -> str:
     first = rows[0]
     values = ", ".join(f"{first.cell(n) or MISSING} in {name}" for n, name in enumerate(names))
-    made = f"they differ in {count(settings, 'setting')}" if settings else "no setting differs"
-    return f"{first.head}: {values}; {made}"
+    return f"{first.head}: {values}; {_differing(settings)}"
+
+
+def _differing(settings: int) -> str:
+    return f"they differ in {count(settings, 'setting')}" if settings else "no setting differs"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from lmexposure._style import LABELS, MISSING, count, interval, number, sentence
+from lmexposure._style import LABELS, MISSING, count, interval, number, reading, sentence
 from lmexposure.core.check import BUT, Check, CheckKind, Outcome, Verdict
 
 if TYPE_CHECKING:
@@ -193,6 +193,12 @@ def _left_out(verdict: Verdict) -> Iterator[CheckLine]:
             yield CheckLine(outcome=Outcome.NOT_TESTED, what=what, said=why)
 
 
+def checks_table(verdict: Verdict) -> "Table":
+    """Every check of a verdict: what it came to first, and why."""
+    scoped = any(check.scope for check in verdict.checks)
+    return Table(verdict.checks, [column for column in _CHECKS if scoped or column.head != "of"])
+
+
 Place: TypeAlias = Literal["terminal", "md", "html"]
 EVERYWHERE: frozenset[Place] = frozenset({"terminal", "md", "html"})
 
@@ -298,6 +304,17 @@ def facts(*pairs: tuple[str, str]) -> Table:
     return Table(pairs, [what, Column(head="value", value=lambda pair: pair[1], words=True)])
 
 
+_CHECKS = (
+    Column(head="check", value="name", words=True),
+    Column(head="of", value=lambda check: check.scope or "all of it", words=True),
+    Column(head="outcome", value="outcome", words=True),
+    Column(head="number", value=lambda check: reading(check.value, check.unit)),
+    Column(head="threshold", value=lambda check: reading(check.threshold, check.unit)),
+    Column(head="set by", value=lambda check: "you" if check.asked else "default", words=True),
+    Column(head="reason", value="reason", words=True),
+)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Excerpt:
     """Texts beside each other."""
@@ -321,7 +338,7 @@ class Section:
     excerpts: Sequence[Excerpt] = ()  # of texts, on the page
     code: str = ""  # a command
     parts: "Sequence[Section]" = ()  # within it, in their order
-    folded: bool = False  # it is opened by who wants it: of long tables
+    folded: bool = False  # it is opened by who wants it: for experts, and of long tables
     searched: bool = False  # its table is long, and has words to find a row by
     on: frozenset[Place] = EVERYWHERE
 
@@ -338,15 +355,17 @@ class Document:
     facts: Sequence[str] = ()  # of what was compared with what, a line each
     sections: Sequence[Section]
     main: Table  # the rows of CSV, JSON and of `to_frame`
+    # of the first screen: what decides, in one picture; None: there is none
+    chart: "Callable[[], Chart | None] | None" = None
+    meaning: str = ""  # what its numbers mean for whoever's text it is, in a sentence or two
     warnings: Sequence[str] = ()
     sources: Sequence[tuple[str, str]] = ()  # name, and address where there is one
     origin: str  # of what, by which version, when
     private: bool = False  # it shows what only its owner may read
     secrets: bool = False  # secrets or texts were asked for, and are in it
     inputs: Sequence[str] = ()  # hashes of what it tells of, by which its files are known as its
-    # verdict, answers: of the gate, which come first; None: it is not of one study
-    verdict: Verdict | None = None
-    answers: Answers | None = None
+    verdict: Verdict | None = None  # of the gate; None: it was not judged, or is not of one study
+    answers: Answers | None = None  # the first screen; None: it was not judged
     glossary: Sequence[tuple[str, str]] = ()  # words and what they mean
     # What was tested, the worst first, for a terminal; None: the checks of the verdict say it.
     tested: "Callable[[Verdict], Table] | None" = None
@@ -358,6 +377,15 @@ class Document:
         """The finding as a sentence."""
         return self.finding if self.finding.endswith(".") else sentence(self.finding)
 
+    @property
+    def found(self) -> list[str]:
+        """What the gate found, and the study's own answer where no table of its classes has it."""
+        found = [] if self.answers is None else [self.answers.finding]
+        told = self.tested is not None or any(
+            self.finding.lower() in said.lower() for said in found
+        )
+        return found if found and told else [*found, self.answer]
+
     def on(self, place: Place) -> list[Section]:
         """The sections of a place, in the order of a reader's questions."""
         return [section for section in self.sections if place in section.on]
@@ -365,5 +393,6 @@ class Document:
     def drawings(self) -> "list[Chart]":
         """All charts that there are."""
         every = (part for section in self.sections for part in (section, *section.parts))
-        made = (section.chart() for section in every if section.chart is not None)
+        drawn = (self.chart, *(section.chart for section in every))
+        made = (chart() for chart in drawn if chart is not None)
         return [chart for chart in made if chart is not None]

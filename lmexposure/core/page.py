@@ -17,7 +17,7 @@ from lmexposure._style import printable
 
 _FLAG = re.compile(r"--[a-z][a-z-]*")
 _SOURCE = re.compile(r"\[(\d)\]")
-_WORDS = (_style.outcome_word, _style.reading, _style.whole)
+_WORDS = (_style.outcome_word, _style.whole)
 
 
 def filled_page(template: str, **values: object) -> str:

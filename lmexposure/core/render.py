@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from lmexposure._record import JsonTable, plain
 from lmexposure._style import html, html_table, outcome_word, printable, sentence, visible
 from lmexposure.core.check import Outcome, Verdict
-from lmexposure.core.document import Document, Section, Table, shared_lines
+from lmexposure.core.document import Document, Section, Table, checks_table, shared_lines
 
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]
@@ -122,10 +122,11 @@ def _verdict(document: Document) -> Iterator[str]:
 
 
 def _section(section: Section, level: int = 2) -> list[str]:
-    """A section, and the parts of it a level below; one that is folded has its title outside."""
+    """A section, and the parts of it a level below; of one that is folded the rest is opened."""
     title = inline(section.title)
     folded = section.folded and section.table is not None
-    parts = [f"<details><summary>{title}</summary>" if folded else f"{'#' * level} {title}"]
+    parts = [] if folded and level > 2 else [f"{'#' * level} {title}"]
+    parts += [f"<details><summary>{title}</summary>"] if folded else []
     parts += map(inline, section.said)
     if section.table is not None and section.table.rows:
         parts += [inline(sentence(section.caption))] if section.caption else []
@@ -248,8 +249,13 @@ def as_page(document: Document) -> str:
     """One HTML page."""
     from lmexposure.core.page import filled_page  # brings jinja2
 
-    sections = [_Drawn.of(section) for section in document.on("html")]
-    return filled_page("study.html.jinja", document=document, sections=sections)
+    return filled_page(
+        "study.html.jinja",
+        document=document,
+        chart=None if document.chart is None else document.chart(),
+        checks=None if document.verdict is None else checks_table(document.verdict),
+        sections=[_Drawn.of(section) for section in document.on("html")],
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib import import_module
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from lmexposure import __version__
@@ -42,6 +42,10 @@ if TYPE_CHECKING:
     from lmexposure.core.charts import Chart
 
 _CONTENT = re.compile(rb'"content_sha256": ?"([0-9a-f]{64})"')
+# Names of directories that many trainings have.
+_GENERIC = re.compile(
+    r"(?:final[-_])?(?:model|adapter|weights|output|out)s?|checkpoints?(-\d+)?|best"
+)
 _FROM = "_home"
 _TAB = ("notes", "plot", "save", "to_frame", "when")
 _MOST_LINES = 8  # of checks on a first screen
@@ -168,10 +172,10 @@ class Study(FileRecord):
         return ""
 
     def since(self) -> Iterator[Fact]:
-        """When which version measured what."""
-        name, sha256 = next(iter(self.hashes.items()))
-        if self.model_name:
-            yield Fact(name="model", value=visible(self.model_name))
+        """When which version measured what, and on which data."""
+        name, sha256 = next(iter(self.provenance.hashes.items()))
+        told = {"model": self.model_name, "corpus": self.of_corpus, "data": self.at_stake}
+        yield from (Fact(name=what, value=visible(said)) for what, said in told.items() if said)
         yield Fact(name="measured", value=date_of(self.when))
         yield Fact(name="lmexposure", value=self.lmexposure)
         yield Fact(name=f"{name.removesuffix('_sha256')}, SHA-256", value=short_hash(sha256))
@@ -205,7 +209,17 @@ class Study(FileRecord):
 
     @property
     def model_name(self) -> str:
-        """Of the model that was measured; "" where there is none of its own."""
+        """Of the model that was measured, as people tell it; "" where there is none of its own."""
+        return ""
+
+    @property
+    def of_corpus(self) -> str:
+        """Which documents it is of, in words; "" where it does not know them."""
+        return ""
+
+    @property
+    def at_stake(self) -> str:
+        """Which data a leak would be of, in words; "" where it is all of the corpus."""
         return ""
 
     @property
@@ -322,6 +336,19 @@ class Dated(Study):
     def when(self) -> str:
         """When it was measured."""
         return self.measured
+
+
+def telling_name(path: str, within: str = "") -> str:
+    """As much of a model's path, or name on a hub, as tells which it is; `within`: where it lies.
+
+    >>> telling_name("runs/chats/model"), telling_name("/data/chats/model/checkpoint-500")
+    ('chats/model', 'chats/model/checkpoint-500')
+    >>> telling_name("org/name"), telling_name("gpt2"), telling_name("model", within="chats")
+    ('org/name', 'gpt2', 'chats/model')
+    """
+    parts = [*filter(None, [within]), *PurePosixPath(path).parts]
+    own = (place for place, part in enumerate(reversed(parts), 1) if not _GENERIC.fullmatch(part))
+    return "/".join(parts[-max(2, next(own, len(parts))) :]).replace("//", "/")
 
 
 def utc_now() -> str:

@@ -33,12 +33,14 @@ from lmexposure.core import (
     Section,
     Table,
     Thresholds,
+    Verdict,
     attainable_outcome,
     facts,
     met_outcome,
 )
 from lmexposure.core import Number as MainNumber
 from lmexposure.studies.training_settings import CanifeSettings, FederatedSettings
+from lmexposure.studies.white_box import EPSILON_MEANS, bounds_sure
 
 if TYPE_CHECKING:
     from lmexposure.core.charts import Chart
@@ -193,6 +195,25 @@ class Canife(Dated):
             )
         return f"{seen}: the claim is not refuted"
 
+    @property
+    def model_name(self) -> str:
+        """It has no name, and is told by its size."""
+        return f"a model of {whole(self.weights)} weights"
+
+    @property
+    def of_corpus(self) -> str:
+        """Whose texts."""
+        return f"the texts of {count(self.clients, 'client')}"
+
+    @property
+    def at_stake(self) -> str:
+        """Whom the promise is to."""
+        return "whether a user took part in the training"
+
+    def sure(self, verdict: Verdict, limits: Thresholds) -> Iterator[str]:
+        """At which level the bounds hold, and what they could not show."""
+        yield from bounds_sure(self.attacks.significance, self.attainable)
+
     def numbers(self) -> Iterator[MainNumber]:
         """The bound, the claim, and what the model learned."""
         nats_of = partial(MainNumber, unit="nats")
@@ -222,7 +243,6 @@ class Canife(Dated):
                     title="Epsilon, round by round",
                     text=_HOW,
                     table=rounds,
-                    chart=self._epsilon_chart,
                     notes=self._notes(),
                 ),
                 Section(
@@ -230,14 +250,21 @@ class Canife(Dated):
                     title="With and without the canary",
                     text="" if self._scored else "No round has scores of both kinds.",
                     chart=self._scores_chart,
+                    folded=True,
                     on=frozenset({"html"}),
                 ),
                 Section(
-                    id="training", title="The training", table=self._training(), notes=(_UNIT,)
+                    id="training",
+                    title="The training",
+                    table=self._training(),
+                    notes=(_UNIT,),
+                    folded=True,
                 ),
             ),
             main=rounds,
             numbers=Table(sorted(self.attacked, key=lambda row: -row.epsilon_round), _COLUMNS[:7]),
+            chart=self._epsilon_chart,
+            meaning=EPSILON_MEANS,
             sources=tuple(_SOURCES.items()),
             origin=f"{whole(self.weights)} weights, {count(self.clients, 'client')} "
             f"({short_hash(self.inputs_sha256)}); lmexposure {self.lmexposure}, {self.measured}",

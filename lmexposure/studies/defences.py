@@ -44,6 +44,7 @@ from lmexposure.core import (
     Section,
     Table,
     Thresholds,
+    Verdict,
     interval_column,
     interval_outcome,
     met_outcome,
@@ -245,6 +246,28 @@ class Defences(Dated):
             f"show least ({head} between {shown}, {beside})"
         )
 
+    @property
+    def of_corpus(self) -> str:
+        """How large it is."""
+        return f"{count(self.documents, 'document')}, {whole(self.characters)} characters"
+
+    @property
+    def at_stake(self) -> str:
+        """What was in models by coins."""
+        return f"{count(self.canaries, 'canary', 'canaries')}, each in some models by a coin"
+
+    def sure(self, verdict: Verdict, limits: Thresholds) -> Iterator[str]:
+        """At which level the intervals hold, and how many models they are of."""
+        least = min((row.models for row in self.rows), default=0)
+        yield (
+            "The intervals of all methods and attacks hold together with "
+            f"{percent(self.settings.sweep.level)} confidence, from {least:,} models a method."
+        )
+        yield (
+            "Missed leaks: a stronger attack than those tried may find more; a difference within "
+            "the intervals may be chance."
+        )
+
     def numbers(self) -> Iterator[MainNumber]:
         """What the strongest attack finds of each method."""
         for row in self.rows:
@@ -296,6 +319,8 @@ class Defences(Dated):
             sections=list(self._sections()),
             main=Table(self.rows, _FLAT),
             numbers=Table(self.ranked, _in_short(self.settings.fpr)),
+            chart=self._chart,
+            meaning=_MEANING,
             warnings=self.notes,
             sources=tuple(_SOURCES.items()),
             origin=f"{whole(self.canaries)} canaries, {whole(self.documents)} documents of "
@@ -311,7 +336,6 @@ class Defences(Dated):
             title="Defences at one utility",
             text=_HOW,
             table=Table(self.ranked, table),
-            chart=self._chart,
             notes=self._notes(),
         )
         if self._apart:
@@ -338,6 +362,7 @@ class Defences(Dated):
             title="Strongest attack, repeated canaries, cost",
             table=Table(rows, _beside(undefended)),
             notes=beside,
+            folded=True,
         )
         every = [(row.name, attack) for row in self.rows for attack in row.attacks]
         yield Section(
@@ -345,12 +370,14 @@ class Defences(Dated):
             title="All attacks on canaries",
             table=Table(every, _attacks(self.settings.fpr)),
             notes=(_ANSWERS,),
+            folded=True,
         )
         yield Section(
             id="search",
             title="How the settings were found",
             table=Table(self.rows, _SEARCHED),
             notes=(_TRAININGS,),
+            folded=True,
         )
         yield Section(
             id="promises",
@@ -592,6 +619,10 @@ _CLAIMED = (
 _TRAININGS = (
     "on other canaries, coins and seeds than the table has; trainings: value and loss as a "
     "multiple of that without a defence"
+)
+_MEANING = (
+    "The true-positive rate (TPR) is the share of texts of the training that the strongest attack "
+    "names as such, while it wrongly names the share FPR of other texts. Higher = shows more."
 )
 _SOURCES = {
     "Aerni, Zhang, Tramèr 2024, Evaluations of "

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping
 from operator import itemgetter
-from typing import ClassVar, Literal, Self
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from pydantic import model_validator
 
@@ -18,9 +18,12 @@ from lmexposure._record import (
     Rows,
     Share,
 )
-from lmexposure._style import LABELS, nats, short, whole
-from lmexposure.core import Column, Dated, Document, Number, Section, Table, Thresholds
-from lmexposure.studies.white_box import Promise, WhiteBoxBounds
+from lmexposure._style import LABELS, count, nats, short, visible, whole
+from lmexposure.core import Column, Dated, Document, Number, Section, Table, Thresholds, Verdict
+from lmexposure.studies.white_box import EPSILON_MEANS, Promise, WhiteBoxBounds
+
+if TYPE_CHECKING:
+    from lmexposure.core.charts import Chart
 
 _FIELDS = ("least", "q05", "q25", "median", "q75", "q95", "largest")
 _QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
@@ -121,8 +124,41 @@ class DocumentPrivacy(Dated):
                 ),
             ),
             main=Table(units, _UNITS),
+            chart=self._chart,
+            meaning=EPSILON_MEANS,
             origin=self.provenance.line,
             private=True,
+        )
+
+    @property
+    def of_corpus(self) -> str:
+        """Whose epsilons these are."""
+        return count(len(self.names), visible(self.unit))
+
+    def sure(self, verdict: Verdict, limits: Thresholds) -> Iterator[str]:
+        """No test, so that it errs in no direction."""
+        yield (
+            "No test was made: each number is of the gradients that there were, has no interval, "
+            "and promises nothing."
+        )
+
+    def _chart(self) -> "Chart":
+        """Epsilons in their order, below what was claimed for all."""
+        from lmexposure.core.charts import lines_chart
+
+        lines = {
+            "epsilon, ex post": list(zip(_QUANTILES, self.ex_post.quantiles, strict=True)),
+            "claimed for all": [(0.0, self.claimed), (1.0, self.claimed)],
+        }
+        return lines_chart(
+            name="dp-report",
+            title=f"What each {visible(self.unit)} lost, from the least to the most",
+            caption="The farther a line is below the claim, the less the training let out about "
+            "those than it might have.",
+            lines=lines,
+            axes=(f"Share of {visible(self.unit)}s", "Epsilon (nats)"),
+            shown=nats,
+            dashed=("claimed for all",),
         )
 
     def checks(self, limits: Thresholds) -> Iterator[str]:

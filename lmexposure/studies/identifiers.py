@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import ClassVar, Literal, Self
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from pydantic import model_validator
 
@@ -20,7 +20,18 @@ from lmexposure._record import (
     Share,
 )
 from lmexposure._settings import own_values
-from lmexposure._style import LABELS, percent, probability, short, short_hash, signed, whole
+from lmexposure._style import (
+    LABELS,
+    count,
+    listed,
+    number,
+    percent,
+    probability,
+    short,
+    short_hash,
+    signed,
+    whole,
+)
 from lmexposure.core import (
     Check,
     CheckKind,
@@ -31,12 +42,18 @@ from lmexposure.core import (
     Section,
     Table,
     Thresholds,
+    Verdict,
     interval_column,
     met_outcome,
+    telling_name,
 )
 from lmexposure.core import Number as MainNumber
 from lmexposure.studies.settings import IdentifierSettings
 
+if TYPE_CHECKING:
+    from lmexposure.core.charts import Chart, Mark
+
+_MOST_FILES = 3
 _FPR = 0.01
 _TPR = f"TPR at FPR {percent(_FPR)}"
 _ALL = "all"
@@ -201,7 +218,33 @@ class NaturalIdentifiers(Dated):
     @property
     def model_name(self) -> str:
         """Of the audited model."""
-        return self.model.path
+        weights = short_hash(self.model.weights_sha256)
+        return f"{telling_name(self.model.path)} (weights {weights})"
+
+    @property
+    def of_corpus(self) -> str:
+        """Its files."""
+        return f"{listed(self.files, _MOST_FILES)}, {count(self.documents, 'document')}"
+
+    @property
+    def at_stake(self) -> str:
+        """The identifiers, by their formats."""
+        named = [
+            f"{row.format} ({whole(row.distinct)} different)" for row in self.classes if row.format
+        ]
+        return listed(named, _MOST_FILES)
+
+    def sure(self, verdict: Verdict, limits: Thresholds) -> Iterator[str]:
+        """How often chance is called a leak, and how much it takes to see one."""
+        yield (
+            f"False alarms: at most {percent(limits.significance)} of models that never read these "
+            "identifiers are called leaking."
+        )
+        yield (
+            f"Missed leaks: {whole(self.classes[-1].tested)} documents with identifiers were "
+            f"compared, and a claim takes {whole(self.needed)}; intervals at "
+            f"{percent(self.level)}."
+        )
 
     @property
     def hashes(self) -> dict[str, str]:
@@ -265,6 +308,8 @@ class NaturalIdentifiers(Dated):
             facts=tuple(self._compared()),
             sections=list(self._sections()),
             main=Table(self.identifiers, _RANKS),
+            chart=self._chart,
+            meaning=_MEANING,
             warnings=self.notes,
             sources=tuple(_SOURCES.items()),
             origin=self.provenance.line,
@@ -288,6 +333,28 @@ class NaturalIdentifiers(Dated):
             beside = Table([self.split], _SPLIT)
             yield Section(id="split", title=title, table=beside, notes=(_HELD_OUT,))
 
+    def _chart(self) -> "Chart":
+        """The share of each format that ranks lowest, under the model and under the base."""
+        from lmexposure.core.charts import dots_chart
+
+        sides = ("model", "base")[: 1 + (self.base is not None)]
+        rows = [
+            (row.format or _ALL, [_mark(getattr(row, side)) for side in sides])
+            for row in self.classes
+        ]
+        told = (f"{name} {number(marks[0].value, 3)}" for name, marks in rows)
+        return dots_chart(
+            name="identifiers",
+            title="How many identifiers the model ranks among the likeliest 1 %",
+            caption="Chance has 1 %. The farther right, the more of them the model prefers to "
+            "fresh draws of their format.",
+            description=f"Share among the lowest 1 % of fresh draws: {'; '.join(told)}.",
+            rows=rows,
+            series=("under the model", "under the base")[: len(sides)],
+            axis=f"{_TPR}, higher = known better",
+            chance=_FPR,
+        )
+
     def _compared(self) -> Iterator[str]:
         yield f"model {self.model.path} ({short_hash(self.model.weights_sha256)})"
         if self.base is not None:
@@ -297,6 +364,14 @@ class NaturalIdentifiers(Dated):
             f"{whole(asked.draws)} fresh draws in the place of each identifier, behind at most "
             f"{whole(asked.left)} characters; seed {asked.seed}"
         )
+
+
+def _mark(rates: IdentifierRates | None) -> "Mark":
+    from lmexposure.core.charts import Mark
+
+    if rates is None:
+        return Mark(value=None)
+    return Mark(value=rates.tpr, low=rates.low, high=rates.high)
 
 
 _NAMED = Column(head=LABELS["format"], value=lambda row: row.format or _ALL, words=True)
@@ -360,6 +435,10 @@ _HELD_OUT = (
     "the rates are of the held-out identifiers under the model; of pairs, by bits beside their own "
     "draws, chance has 50 %; p: rank sum, one-sided, for documents that were held out at random; "
     "those in both were left out of both"
+)
+_MEANING = (
+    "Each identifier of the corpus, a key for one, was ranked among fresh ones of its format. "
+    "Where the model finds those of the corpus likelier than chance does, it may have read them."
 )
 _SOURCES = {
     "Natural identifiers, ICLR 2026": "",

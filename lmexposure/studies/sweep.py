@@ -39,6 +39,7 @@ from lmexposure.core import (
     Table,
     Thresholds,
     Verdict,
+    telling_name,
 )
 from lmexposure.errors import ResultError, SettingsError
 from lmexposure.studies.setting_words import RARE, flag_words, named_facts, path_word, run_settings
@@ -76,6 +77,10 @@ _WORST = (
     "all of them says what a typical text risks; a recipe may leak one text whole while the "
     "average looks harmless [1]. So the worst text is judged by itself, and its p-value pays for "
     "having been chosen from all."
+)
+_MEANING = (
+    "Where a text gives itself away, whoever can query a model can tell whether that text, a "
+    "person's record for one, was in its training. p says how often chance alone gives such a text."
 )
 _CANARIES = (
     "Each canary is compared with itself alone: its raw score in the models that had it against "
@@ -155,7 +160,19 @@ class SweepResult(SweepNumbers):
     @property
     def model_name(self) -> str:
         """How many of what."""
-        return f"{count(self.models, 'model')} of {self.settings.run.model}"
+        return f"{count(self.models, 'model')} of {telling_name(self.settings.run.model)}"
+
+    @property
+    def of_corpus(self) -> str:
+        """As large as it was before insertion."""
+        return count(self.documents, "document")
+
+    @property
+    def at_stake(self) -> str:
+        """What was in models by coins."""
+        texts = [count(self.canaries, "canary", "canaries")]
+        texts += [count(self.population, "ordinary document")] if self.population else []
+        return f"{listed(texts)}, each in some models by a coin"
 
     def __repr__(self) -> str:
         return f"<Sweep of {self.finding}>"
@@ -184,6 +201,8 @@ class SweepResult(SweepNumbers):
             sections=list(self._sections()),
             main=texts_table(self),
             numbers=worst_in_short(self),
+            chart=self._drawn("beside"),
+            meaning=_MEANING,
             warnings=self.notes,
             sources=tuple(_SOURCES.items()),
             glossary=tuple(_GLOSSARY.items()),
@@ -198,7 +217,6 @@ class SweepResult(SweepNumbers):
             text=_WORST,
             caption="The worst text of each group, by its own coins over all models",
             table=worst_table(self),
-            chart=self._drawn("beside"),
             notes=WORST_NOTES,
             parts=[
                 Section(
@@ -219,6 +237,7 @@ class SweepResult(SweepNumbers):
                     text=_CANARIES,
                     chart=self._drawn("canaries") if place == "html" else None,
                     parts=[texts_section(self.texts, most)],
+                    folded=True,
                     on=frozenset({place}),
                 )
         found = self.counterfactual
@@ -239,6 +258,7 @@ class SweepResult(SweepNumbers):
             table=bounds_table(self),
             chart=self._drawn("bounds"),
             notes=tuple(bounds_notes(self)),
+            folded=True,
         )
         yield Section(
             id="utility",
@@ -246,6 +266,7 @@ class SweepResult(SweepNumbers):
             text="A model that learned nothing leaks nothing: what a sweep says is of models as "
             "useful as these.",
             table=Table(_utility_facts(self), _FACTS),
+            folded=True,
             on=frozenset({"md", "html"}),
         )
         facts = [
@@ -279,6 +300,7 @@ class SweepResult(SweepNumbers):
             said=[again] if again else [],
             code=code,
             parts=[every],
+            folded=True,
             on=frozenset({"md", "html"}),
         )
 

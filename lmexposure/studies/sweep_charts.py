@@ -152,7 +152,7 @@ def _draw_bars(figure: FigureBase, bars: Sequence[_Bar]) -> None:
         mark: Style = {"marker": "|", "markersize": 12, "markeredgewidth": 2}
         axes.plot(bar.chance, place, color=LINE, linestyle="none", **mark)
         name = f"{bar.name}: {number(bar.value, 3)}"
-        axes.text(0.0, place - 0.2, name, va="bottom", fontsize=11)
+        axes.text(0.0, place - 0.2, name, va="bottom")
     axes.set_xlim(-0.005, 1.02)
     named_rows(axes, len(bars))
     axes.set_xlabel("True-positive rate, higher = more leaks")

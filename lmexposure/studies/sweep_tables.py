@@ -101,6 +101,7 @@ def average_section(result: SweepNumbers, chart: "Callable[[], Chart | None]") -
         chart=chart,
         notes=(_units(result), *_unresolved(rows, named=True)),
         parts=[_other_scores(result, group) for group, found in scores.items() if found > 1],
+        folded=True,
     )
 
 
@@ -355,6 +356,7 @@ def kinds_section(power: SweepPower, chart: "Callable[[], Chart | None]") -> Sec
         notes=tuple(_kind_notes(power)),
         parts=[_cost(power)] if len(power.utility) > 1 else [],
         chart=chart,
+        folded=True,
     )
 
 
@@ -543,6 +545,7 @@ def changes_section(
         parts=parts,
         notes=(*more, *found.notes),
         chart=chart,
+        folded=True,
         on=frozenset({place}),
     )
 

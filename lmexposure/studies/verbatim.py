@@ -31,6 +31,8 @@ from lmexposure.core import (
     Study,
     Table,
     Thresholds,
+    Verdict,
+    telling_name,
 )
 from lmexposure.errors import ResultError, SettingsError
 from lmexposure.studies.settings import RULE
@@ -59,6 +61,10 @@ _SORTS = {
     "reproduced": "reproduced, which no control explains",
     "explained": "that a control explains",
 }
+_MEANING = (
+    "The model was given the beginning of a document and asked to go on. What it gives back word "
+    "for word can be had by whoever may query it; text that any model would write is no leak."
+)
 _SOURCES = {
     "Zhang et al. 2023, "
     "Counterfactual Memorization in Neural Language Models": "https://arxiv.org/abs/2112.12938",
@@ -96,7 +102,33 @@ class VerbatimRecord(VerbatimNumbers):
     @property
     def model_name(self) -> str:
         """Of the model that was asked."""
-        return self.model.name
+        size = count(self.model.parameters, "parameter")
+        return f"{telling_name(self.model.name)} ({size})"
+
+    @property
+    def of_corpus(self) -> str:
+        """How large it is."""
+        return f"{count(self.documents, 'document')}, {whole(self.characters)} characters"
+
+    @property
+    def at_stake(self) -> str:
+        """Those that it could be asked for."""
+        return f"the texts of {count(self.corpus.documents, 'document')} that were looked at"
+
+    def sure(self, verdict: Verdict, limits: Thresholds) -> Iterator[str]:
+        """What the test errs in, and what no prompt of this kind brings out."""
+        if any(check.key == "memorised" for check in verdict.checks) and self.runs is not None:
+            yield (
+                f"False alarms: at most {percent(limits.significance)} of models that read neither "
+                "group of documents are called leaking."
+            )
+        share = self.extractable
+        if share.low < share.high:
+            yield (
+                f"Of all windows {percent(share.low)} to {percent(share.high)} come out in "
+                f"{short(share.tries)} tries ({percent(self.settings.level)} confidence)."
+            )
+        yield "Missed leaks: text that comes out behind other prompts was not looked for."
 
     def document(self) -> Document:
         """The corpus beside its controls, documents from the worst, and how easily it comes out."""
@@ -109,6 +141,8 @@ class VerbatimRecord(VerbatimNumbers):
             sections=sections_of(self),
             main=Table(self.rows, DOCUMENT_COLUMNS),
             numbers=Table(_groups(self), _in_short(self.settings.tries)),
+            chart=lambda: _tries_chart(self),
+            meaning=_MEANING,
             warnings=self.notes,
             sources=tuple(_SOURCES.items()),
             origin=f"{name}, {size} parameters; {whole(self.documents)} documents of "
@@ -268,7 +302,6 @@ def sections_of(record: VerbatimNumbers) -> list[Section]:
             title="What comes out, and what any model would say",
             text=_DOUBT,
             table=Table(_groups(record), _group_columns(record.settings.tries)),
-            chart=lambda: _tries_chart(record),
             notes=notes_of(record),
         ),
         replace(documents_section(record, FEW), on=frozenset({"terminal"})),
@@ -457,6 +490,7 @@ def _curve(record: VerbatimNumbers) -> Section:
         title="How many tries it takes",
         table=Table(record.corpus.curve, columns),
         notes=("share of the windows whose suffix comes out within this many tries",),
+        folded=True,
     )
 
 
@@ -471,6 +505,7 @@ def _near(record: VerbatimNumbers) -> Section:
             f"tokens), at {percent(rule.level)}; known to: the share that a beam search "
             "settled; the rest is estimated by sampling",
         ),
+        folded=True,
     )
 
 
@@ -501,6 +536,7 @@ def _free(free: FreeExtraction) -> Section:
             f"{free.least_match} characters of the corpus; near duplicates count as one",
             left,
         ),
+        folded=True,
     )
 
 
@@ -561,11 +597,13 @@ def paired_section(looks: Sequence[tuple[str, VerbatimNumbers]]) -> Section:
     )
 
 
-def _tries_chart(record: VerbatimNumbers) -> "Chart":
-    """The share of windows that comes out, against the tries it takes."""
+def _tries_chart(record: VerbatimNumbers) -> "Chart | None":
+    """The share of windows that comes out, against the tries it takes; None where none does."""
     from lmexposure.core.charts import lines_chart
 
     groups = {name: group.curve for name, group in _by_tries(record).items()}
+    if not any(row.share for curve in groups.values() for row in curve):
+        return None
     return lines_chart(
         name="verbatim",
         title="How easily the corpus comes out",

@@ -35,6 +35,7 @@ from lmexposure.core import (
     Section,
     Table,
     Thresholds,
+    Verdict,
     attainable_outcome,
 )
 from lmexposure.statistics import EpsilonBound
@@ -47,6 +48,11 @@ _PROMISE = {
     Outcome.PASS: "seen from inside, nothing contradicts the promise",
     Outcome.INCONCLUSIVE: "seen from inside, nothing could have contradicted the promise",
 }
+EPSILON_MEANS = (
+    "Epsilon says how much an outcome may depend on one text, or one user: by a factor of at most "
+    "e^epsilon, 2.7 for an epsilon of 1, 148 for 5. Smaller = more private; a measured bound shows "
+    "how much it was at least."
+)
 _MORE = "Train longer, or with more gradient canaries (--set gradient_canaries=N)."
 
 
@@ -158,12 +164,13 @@ class WhiteBoxAudit(Dated):
             kind=f"White-box audit, {count(bounds.steps, 'step')}",
             question="Does the noise hide what it promises to hide?",
             finding=_seen(bounds),
+            chart=self.chart,
+            meaning=EPSILON_MEANS,
             sections=(
                 Section(
                     id="inside",
                     title="Seen from inside",
                     table=inside_table(bounds, self._promise),
-                    chart=self.chart,
                     notes=inside_notes(bounds),
                 ),
             ),
@@ -179,6 +186,21 @@ class WhiteBoxAudit(Dated):
             yield "a claimed epsilon: none was given"
         if limits.max_epsilon is None:
             yield "epsilon: no threshold was given"
+
+    @property
+    def model_name(self) -> str:
+        """It has no name, and is told by its size."""
+        steps = count(self.bounds.steps, "step")
+        return f"a model of {whole(self.bounds.weights)} weights, {steps}"
+
+    @property
+    def at_stake(self) -> str:
+        """Whom the promise is to."""
+        return "whether a text was in the training, for whoever sees every noisy gradient"
+
+    def sure(self, verdict: Verdict, limits: Thresholds) -> Iterator[str]:
+        """At which level the bounds hold, and what they could not show."""
+        yield from bounds_sure(self.bounds.significance, self.bounds.attainable)
 
     def numbers(self) -> Iterator[Number]:
         """The largest bound, its ceiling, and what room is left for noise."""
@@ -248,6 +270,19 @@ _NOTES = (
     "step by step: a canary is in a single step or not, so that each step is an experiment; then "
     "its noise is composed over all steps, granted that documents are sampled as claimed",
 )
+
+
+def bounds_sure(significance: float, attainable: float) -> Iterator[str]:
+    """How sure lower bounds are that hold together, and what they could have shown at most."""
+    yield (
+        f"All bounds hold together with {percent(1 - significance)} confidence, granted what they "
+        f"assume: at most {percent(significance)} of trainings that keep their promise are called "
+        "leaking."
+    )
+    yield (
+        "Missed leaks: a low bound is no proof, since these canaries could have shown "
+        f"{nats(attainable)} at most."
+    )
 
 
 def inside_table(

@@ -32,6 +32,7 @@ from lmexposure.core import (
     Rows,
     Section,
     Table,
+    Verdict,
     claimed,
 )
 from lmexposure.models import LoadedModel, weights_sha256
@@ -129,6 +130,11 @@ class LossGap(Dated):
             threshold=0.5,
             reason=f"{area:.3f} of pairs have the trained one likelier ({low:.3f} .. {high:.3f}).",
         )
+
+    def sure(self, verdict: Verdict, limits: Thresholds) -> Iterator[str]:
+        """For the first screen of its report."""
+        level = 1 - limits.significance
+        yield f"The interval holds with {level:.0%} confidence; few documents give a wide one."
 
     def numbers(self) -> Iterator[Number]:
         """For `compare`."""

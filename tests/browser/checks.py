@@ -7,7 +7,7 @@ from playwright.sync_api import Page
 
 __all__ = ["COUNTED", "CUT", "EVERYWHERE", "OPEN_ALL", "OUTSIDE", "assert_fit", "assert_links"]
 
-WIDTHS = (360, 1600)  # what fits at its own size must fit at these too
+WIDTHS = (360, 768, 1600)  # what fits at its own size must fit at these too
 EVERYWHERE = [
     ("desktop", "light"),
     *(
@@ -20,7 +20,7 @@ AXE = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]}
 # Elements beyond the screen's edges that are not in a region that scrolls.
 OUTSIDE = """() => [...document.querySelectorAll('body *')].filter(e => {
   if (e.closest('svg, .sr, .skip')) return false;
-  const region = e.closest('.scroll');
+  const region = e.closest('.scroll, .contents ol');
   if (region && region !== e) return false;
   const box = e.getBoundingClientRect();
   return box.width && (box.right > innerWidth + 0.5 || box.left < -0.5);
@@ -43,7 +43,8 @@ CHARTS = """() => [...document.querySelectorAll('figure svg')].filter(svg => {
   const scale = svg.getScreenCTM().a;
   return [...svg.querySelectorAll('text')].some(text => {
     const box = text.getBoundingClientRect();
-    const small = parseFloat(getComputedStyle(text).fontSize) * scale < 9;
+    const least = innerWidth < 390 ? 10 : 11;
+    const small = parseFloat(getComputedStyle(text).fontSize) * scale < least;
     return small || box.left < edge.left - 0.5 || box.right > edge.right + 0.5;
   });
 }).map(svg => svg.textContent.slice(0, 60))"""

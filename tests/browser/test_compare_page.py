@@ -29,5 +29,5 @@ def test_hostile_names_are_text(open_page: Open, tmp_path: Path) -> None:
     assert seen.page.evaluate("window.ran") is None
     assert seen.messages == []
     assert seen.page.locator("script").count() == 1
-    assert "<script>" in seen.page.locator("#answer").inner_text()
+    assert "<script>" in seen.page.locator("#verdict").inner_text()
     assert HOSTILE.split("\n")[0] in seen.page.locator("#exposure").inner_text()

@@ -158,11 +158,12 @@ def test_since_when_is_a_date_a_version_a_model_and_its_weights(run: Result) -> 
     assert unknown == {
         "measured": "no date on record",
         "lmexposure": "0.1.0",
-        "model": "model",
+        "model": "model (lmexposure_lstm)",
+        "data": "text like the made-up secrets of random_number, inserted once and 4 times",
         "weights, SHA-256": "111111111111",
     }
-    # What was trained says more than the directory that it is in.
-    assert Fact(name="model", value="lstm, in model/") in list(run.since())
+    # A directory of a usual name is told by the one that holds it, and by what was trained.
+    assert Fact(name="model", value="mine/model (lstm)") in list(run.since())
 
 
 def test_a_pass_is_said_in_one_clause_and_what_it_may_have_missed_below() -> None:

@@ -35,7 +35,7 @@ def test_no_winner_is_named_that_is_not_told_from_none() -> None:
     found = record.finding
     assert found.startswith("early-stop and none cannot be told apart: no defence is shown to show")
     assert "TPR at FPR 1 % 0.016, without a defence 0.013" in found
-    for text in (found, as_markdown(record.document()), as_page(record.document())):
+    for text in (found, as_markdown(record.document()), as_page(record.told())):
         assert "shows least" not in text
 
 
@@ -67,7 +67,7 @@ def test_nothing_is_ranked_where_nothing_is_at_the_target() -> None:
     unresolved = made_record(made_row("none", None), made_row("hamp", None))
     assert "no attack has a number" in unresolved.finding
     assert not unresolved.document().drawings()
-    assert "answer-table" in as_page(unresolved.document())
+    assert "methods-table" in as_page(unresolved.told())
 
 
 def test_a_vacuous_epsilon_is_named_as_what_it_is() -> None:
@@ -80,7 +80,7 @@ def test_a_vacuous_epsilon_is_named_as_what_it_is() -> None:
 def test_names_are_escaped_in_every_rendering() -> None:
     evil = "<script>alert(1)</script>\x1b[31m"
     record = made_record(_NONE, made_row(evil, 0.3), warnings=(evil,))
-    page = as_page(record.document())
+    page = as_page(record.told())
     assert "<script>alert" not in page
     assert "\x1b" not in page + as_markdown(record.document()) + as_csv(record.document())
 

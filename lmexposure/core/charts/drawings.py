@@ -136,7 +136,7 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
 
 def _panel_keys(panels: Sequence[Panel]) -> Iterator[Artist]:
     for panel in panels:
-        yield from (key(clipped(line.name, 34), **line.style) for line in panel.lines)
+        yield from (key(clipped(line.name, 30), **line.style) for line in panel.lines)
         if panel.best is not None:
             yield key(panel.best[0], **_BEST)
     if any(panel.chance is not None for panel in panels):
@@ -255,15 +255,16 @@ def dots_chart(  # noqa: PLR0913 - what is drawn, and what is said of it
     series: Sequence[str],  # what the marks are
     axis: str,
     chance: float,  # where a line says what chance gives
+    most: float = 1.0,  # the end of the axis
 ) -> Chart:
-    """A row a thing, with a mark of each series and its interval, from 0 to 1."""
+    """A row a thing, with a mark of each series and its interval, from 0."""
     return Chart(
         name=name,
         kind="dots",
         title=title,
         caption=caption,
         description=description,
-        draw=lambda figure: _draw_dots(figure, rows, axis, chance),
+        draw=lambda figure: _draw_dots(figure, rows, axis, chance, most),
         legend=lambda: [
             *(key(label, **_dot(place)) for place, label in enumerate(series)),
             key("interval", color=MUTED, linewidth=1.4),
@@ -283,7 +284,11 @@ def _dot(place: int, *, crossed: bool = False) -> Style:
 
 
 def _draw_dots(
-    figure: FigureBase, rows: Sequence[tuple[str, Sequence[Mark]]], axis: str, chance: float
+    figure: FigureBase,
+    rows: Sequence[tuple[str, Sequence[Mark]]],
+    axis: str,
+    chance: float,
+    most: float,
 ) -> None:
     axes = figure.subplots()
     plain_axes(axes, grid="x")
@@ -296,9 +301,9 @@ def _draw_dots(
             if mark.low is not None and mark.high is not None:
                 axes.plot([mark.low, mark.high], [height, height], **ends)
             axes.plot(mark.value, height, **_dot(number_of, crossed=mark.crossed))
-        axes.text(chance + 0.01, place - 0.2, label, va="bottom", fontsize=11)
+        axes.text(chance + 0.01 * most, place - 0.2, label, va="bottom")
     axes.axvline(chance, color=LINE, linewidth=1)
-    axes.set_xlim(-0.02, 1.02)
+    axes.set_xlim(-0.02 * most, 1.02 * most)
     named_rows(axes, len(rows))
     axes.set_xlabel(axis)
 
@@ -387,7 +392,7 @@ def _bar(axes: Axes, row: Ceiling, place: int, color: str) -> None:
         row.value, place, marker=row.marker, markersize=8, color=color, clip_on=False, zorder=3
     )
     weight = "normal" if place else "bold"
-    axes.text(0.0, place - 0.2, row.name, va="bottom", fontsize=11, fontweight=weight)
+    axes.text(0.0, place - 0.2, row.name, va="bottom", fontweight=weight)
 
 
 def _legend(

@@ -77,7 +77,7 @@ def roc_lines_chart(
         description=description.replace("{}", areas),
         draw=lambda figure: _draw(figure, lines, styles),
         legend=lambda: [
-            key(f"{clipped(line.name, 34)}: AUC {line.said}", **(style | {"linestyle": "-"}))
+            key(f"{clipped(line.name, 30)}: AUC {line.said}", **(style | {"linestyle": "-"}))
             for line, style in zip(lines, styles, strict=True)
         ],
         height=4.4,

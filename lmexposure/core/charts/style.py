@@ -57,8 +57,8 @@ Draw = Callable[[FigureBase], None]
 Legend = Callable[[], Sequence[Artist]]
 Dashes = Literal["-", "--", ":", "none"] | tuple[int, tuple[int, int]]
 
-WIDTH = 5.8  # inches: letters of 12 points are 9.8 pixels high on a telephone of 360
-LEGEND_LINE = 0.215
+WIDTH = 5.8  # inches: letters of 12 points are 11 pixels high on a telephone of 390
+LEGEND_LINE = 0.235
 _LEGEND_WIDTH, _KEY_WIDTH = 72 * WIDTH - 4, 44  # points
 _LONGEST = 48  # letters of a name
 _MARKERS = ("o", "s", "^", "D", "v", "P")
@@ -90,9 +90,9 @@ SETTINGS: dict[str, str | float | bool] = {
     "font.family": "DejaVu Sans",  # comes with matplotlib: the same layout on every machine
     "font.size": 12,
     "axes.labelsize": 12,
-    "xtick.labelsize": 11,
-    "ytick.labelsize": 11,
-    "legend.fontsize": 11,
+    "xtick.labelsize": 12,
+    "ytick.labelsize": 12,
+    "legend.fontsize": 12,
     "legend.frameon": False,
     "legend.columnspacing": 1.4,
     "legend.handlelength": 1.6,
@@ -217,7 +217,7 @@ def _table_width(widths: Sequence[float], columns: int) -> float:
 
 def _label_width(label: str) -> float:
     """In points, in the font that the layout is made with; a page's own is seldom wider."""
-    font = FontProperties(family="DejaVu Sans", size=11)
+    font = FontProperties(family="DejaVu Sans", size=12)
     width: float = text_to_path.get_text_width_height_descent(label, font, False)[0]
     return width
 

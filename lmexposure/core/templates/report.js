@@ -93,10 +93,10 @@
     code.closest(".command").append(button, said);
   }
 
-  // A link into a closed part opens it.
+  // A link to a closed part, or into it, opens it.
   function openTarget() {
     const target = location.hash.length > 1 && document.getElementById(location.hash.slice(1));
-    const around = target && target.closest("details");
+    const around = target && (target.closest("details") || target.querySelector(":scope > details"));
     if (around && !around.open) {
       around.open = true;
       target.scrollIntoView();

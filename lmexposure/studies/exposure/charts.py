@@ -11,13 +11,25 @@ from functools import cached_property
 
 import numpy as np
 
-from lmexposure._style import bound_name, class_name, count, nats, number, short, slug, validity
+from lmexposure._style import (
+    at_least,
+    bound_name,
+    class_name,
+    count,
+    nats,
+    number,
+    short,
+    slug,
+    times,
+    validity,
+)
 from lmexposure.core.charts import (
     FIT,
     REFERENCE,
     Ceiling,
     Chart,
     Line,
+    Mark,
     Panel,
     Points,
     RocLine,
@@ -26,6 +38,7 @@ from lmexposure.core.charts import (
     ceilings_chart,
     class_styles,
     clipped,
+    dots_chart,
     joined,
     panels_chart,
     roc_lines_chart,
@@ -51,7 +64,7 @@ from lmexposure.studies.exposure.charts_exposure import (
 )
 from lmexposure.studies.exposure.files import Evaluation, RunFiles
 from lmexposure.studies.exposure.record import CheckpointClass
-from lmexposure.studies.exposure.rows import CURVES, Floats, FormatData, reference_bits
+from lmexposure.studies.exposure.rows import CURVES, ClassRow, Floats, FormatData, reference_bits
 from lmexposure.studies.exposure.scores import Scores
 
 
@@ -75,6 +88,10 @@ class RunCharts:
     def exposure(self, form: FormatData) -> Chart | None:
         """Every canary, class by class."""
         return self._apart(exposure_chart(form, self._styles))
+
+    def classes(self) -> Chart | None:
+        """The medians of all classes, the most exposed first."""
+        return classes_chart([row for form in self._formats for row in form.classes])
 
     def calibrated(self, form: FormatData) -> Chart | None:
         """The same beside the base."""
@@ -129,6 +146,39 @@ class RunCharts:
         names = [form.form.name for form in self._formats]
         before = Counter(map(slug, names[: names.index(chart.subject)]))[slug(chart.subject)]
         return replace(chart, name=f"{chart.name}-{before + 1}") if before else chart
+
+
+_MOST_CLASSES = 8
+
+
+def classes_chart(rows: Sequence[ClassRow]) -> Chart | None:
+    """A row for each of the most exposed classes, on one axis of bits; None without canaries."""
+    inserted = [row for row in rows if row.role == "canary"]
+    shown = sorted(inserted, key=lambda row: -row.median.value)[:_MOST_CLASSES]
+    if not shown:
+        return None
+    ends = [value for row in shown for value in (row.median.value, row.median.high or 0.0)]
+    named = [
+        f"{clipped(row.format, 16)}, inserted {times(row.repetitions)}: "
+        f"{at_least(row.median.value, row.median_capped, 1)} of {number(row.form.bits, 1)} bits"
+        for row in shown
+    ]
+    medians = (row.median for row in shown)
+    marks = ([Mark(value=found.value, low=found.low, high=found.high)] for found in medians)
+    left = len(inserted) - len(shown)
+    return dots_chart(
+        name="classes",
+        title="How much of each kind of secret the model knows",
+        caption="The farther right of the line, the better the model knows secrets of this kind; "
+        "at all of their bits an attacker finds one at the first guess."
+        f"{f' {left:,} less exposed classes are in the tables.' if left else ''}",
+        description=f"Median exposure of classes, in bits: {joined(named)}.",
+        rows=list(zip(named, marks, strict=True)),
+        series=("median of a class",),
+        axis="Exposure (bits), higher = more memorised",
+        chance=1.0,
+        most=max(ends),
+    )
 
 
 _Evaluations = Sequence[Evaluation]

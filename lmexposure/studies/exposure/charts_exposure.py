@@ -407,7 +407,7 @@ def _draw_comparison(
 
 def _comparison_legend(bits: float, runs: Sequence[Run]) -> list[Artist]:
     found: list[Artist] = [
-        key(clipped(name, 34), **(series_style(position) | {"linestyle": "none"}))
+        key(clipped(name, 30), **(series_style(position) | {"linestyle": "none"}))
         for position, (name, _) in enumerate(runs)
     ]
     if any(row.median_capped for _, rows in runs for row in rows):

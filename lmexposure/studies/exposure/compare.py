@@ -382,6 +382,7 @@ def compared_sections(runs: Runs, *, level: float = 0.95) -> Iterator[Section]:
             for place, (name, run) in enumerate(runs, 1)
             if run.result.home is not None
         ],
+        folded=True,
         on=_READ,
     )
 

@@ -68,6 +68,11 @@ _EXPOSURE = (
     "never saw have a median of 1 bit, and 95 % of them stay below 4.3 bits, by chance alone. A "
     "canary at the extraction line is likelier to the model than every other fill of the format."
 )
+_MEANING = (
+    "Made-up secrets stand for real text of their kind: what is known of them, the model would "
+    "know of real ones that were repeated as often. Each bit of exposure halves the guesses that "
+    "an attacker needs; guessing alone has 1 bit."
+)
 _REFERENCES = (
     "References are fills of the same format that the model never saw. Canaries to the left of "
     "them, at fewer bits, are canaries that the model knows. The curve is a skew-normal fit, and "
@@ -121,6 +126,8 @@ def document_of(run: RunFiles, *, show_secrets: bool = False) -> Document:
         finding=made.finding(),
         sections=list(made.sections()),
         main=made.canaries[0],
+        chart=made.first_chart(),
+        meaning=_MEANING,
         warnings=run.warnings,
         sources=SOURCES,
         glossary=GLOSSARY,
@@ -168,6 +175,12 @@ class _Made:
             f"{times(most.repetitions)}: a median of {median} bits of "
             f"{number(most.form.bits, 1)}, where guessing has 1"
         )
+
+    def first_chart(self) -> "Callable[[], Chart | None] | None":
+        """Each canary of the only format, else each class of all formats."""
+        if len(self.formats) == 1:
+            return self.drawn("exposure", self.formats[0])
+        return self.drawn("classes") if self.rows else None
 
     def sections(self) -> Iterator[Section]:
         yield self._exposure()
@@ -236,7 +249,7 @@ class _Made:
                     title=class_title(data.form),
                     said=() if data.pattern is None else (data.pattern,),
                     table=class_table(data.classes, guessing.guessing),
-                    chart=self.drawn("exposure", data),
+                    chart=self.drawn("exposure", data) if len(self.formats) > 1 else None,
                     on=_SHOWN,
                 )
             if data.beside_base:
@@ -261,7 +274,14 @@ class _Made:
             )
             chart, own = self.drawn("references", data), f"references-{place}"
             parts.append(Section(id=own, title=name, chart=chart, parts=[numbers]))
-        return Section(id="references", title="References", text=_REFERENCES, parts=parts, on=_PAGE)
+        return Section(
+            id="references",
+            title="References",
+            text=_REFERENCES,
+            parts=parts,
+            folded=True,
+            on=_PAGE,
+        )
 
     def _extraction(self) -> Section:
         parts: list[Section] = []
@@ -308,7 +328,9 @@ class _Made:
         title, notes = primary_words(privacy)
         if privacy is None:
             roc = list(self._roc())
-            yield Section(id="privacy", title="Privacy", said=(title,), parts=roc, on=_READ)
+            yield Section(
+                id="privacy", title="Privacy", said=(title,), parts=roc, folded=True, on=_READ
+            )
             return
         legend, single = bounds_legend(privacy), list(class_sections(privacy))
         table, reasons = bounds_overview(privacy)
@@ -338,7 +360,15 @@ class _Made:
             *self._roc(),
         ]
         text, said = _PRIVACY.format(level=level, rest=rest), [title]
-        yield Section(id="privacy", title="Privacy", text=text, said=said, notes=notes, parts=parts)
+        yield Section(
+            id="privacy",
+            title="Privacy",
+            text=text,
+            said=said,
+            notes=notes,
+            parts=parts,
+            folded=True,
+        )
 
     def _roc(self) -> Iterator[Section]:
         """As many charts as the classes take, where their scores are known."""
@@ -395,6 +425,7 @@ class _Made:
             said=said,
             chart=self.drawn("training"),
             parts=parts,
+            folded=True,
             on=_SHOWN if said else _PAGE,
         )
 
@@ -414,7 +445,7 @@ class _Made:
             said=[alarm] if left_out else [],
             caption="Every canary and control" + ", with its secret" * self.show_secrets,
             table=shown,
-            folded=self.show_secrets,
+            folded=True,
             searched=True,
             on=_READ if self.show_secrets else _PAGE,
         )
@@ -442,6 +473,7 @@ class _Made:
             said=[said],
             code=code,
             parts=parts,
+            folded=True,
             on=_READ if known else _PAGE,
         )
 

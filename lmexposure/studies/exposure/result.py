@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import ClassVar, Self
 
 from lmexposure._quantiles import unseen_share
@@ -14,7 +14,6 @@ from lmexposure._style import (
     percent,
     sentence,
     short,
-    short_hash,
     times,
     visible,
 )
@@ -24,7 +23,6 @@ from lmexposure.core import (
     Check,
     CheckKind,
     Document,
-    Fact,
     Number,
     Outcome,
     Provenance,
@@ -32,7 +30,7 @@ from lmexposure.core import (
     Study,
     Thresholds,
     Verdict,
-    date_of,
+    telling_name,
 )
 from lmexposure.errors import ResultError, SettingsError
 from lmexposure.studies.exposure.check_classes import EXPOSURE_CHECKS
@@ -40,6 +38,7 @@ from lmexposure.studies.exposure.checks import exposure_checks, qualified, rows_
 from lmexposure.studies.exposure.facts import chosen_facts, model_facts
 from lmexposure.studies.exposure.files import RunFiles, files_beside, refuse_missing
 from lmexposure.studies.exposure.record import HOME, ResultNumbers
+from lmexposure.studies.exposure.run_record import SEVERAL
 
 _FILES = "files"
 
@@ -116,8 +115,33 @@ class Result(ResultNumbers):
 
     @property
     def model_name(self) -> str:
-        """Its path, or its name on a hub."""
-        return self.model.path
+        """Where it lies, or its name on a hub, and what was trained or is of its type."""
+        record, path = self.files.record, self.model.path
+        trained = None if record is None else record.settings
+        of = self.model.type if trained is None else telling_name(trained.model)
+        own = self.files.whole or (self.home is not None and (self.home / path).is_dir())
+        within = self.files.name if own and not PurePosixPath(path).is_absolute() else ""
+        return f"{telling_name(path, within)} ({of})"
+
+    @property
+    def of_corpus(self) -> str:
+        """That which the canaries went into, where its manifest or its run is known."""
+        record, manifest = self.files.record, self.files.manifest
+        if manifest is None:
+            files = "" if record is None or record.corpus is None else record.corpus
+            return ", ".join(PurePosixPath(name).name for name in files.split(SEVERAL))
+        documents = count(manifest.corpus.documents, "document")
+        return ", ".join(filter(None, [manifest.corpus.name, documents]))
+
+    @property
+    def at_stake(self) -> str:
+        """The formats of the canaries, and how often each was inserted."""
+        classes = {(row.format, row.repetitions) for row in self.summary if row.role == "canary"}
+        if not classes:
+            return ""
+        which = listed(sorted({visible(name) for name, _ in classes}), _MOST_NAMES)
+        inserted = listed([times(n) for n in sorted({n for _, n in classes})])
+        return f"text like the made-up secrets of {which}, inserted {inserted}"
 
     @property
     def provenance(self) -> Provenance:
@@ -170,18 +194,6 @@ class Result(ResultNumbers):
         if verdict.outcome is not Outcome.PASS or _is_quick(verdict.checks):
             return ""
         return sentence(verdict.finding.partition("; ")[0].removesuffix("."))
-
-    def since(self) -> Iterator[Fact]:
-        """When which version measured which weights."""
-        yield Fact(name="measured", value=date_of(self.when))
-        yield Fact(name="lmexposure", value=self.lmexposure)
-        # A run trains into a directory of its own: what was trained says more.
-        record = self.files.record
-        trained = None if record is None else record.settings
-        path = visible(self.model.path)
-        named = path if trained is None else f"{visible(trained.model)}, in {path}/"
-        yield Fact(name="model", value=named)
-        yield Fact(name="weights, SHA-256", value=short_hash(self.model.weights_sha256))
 
     def sure(self, verdict: Verdict, limits: Thresholds) -> Iterator[str]:
         """How often a clean model is called leaking, and what a low number does not exclude."""
@@ -269,7 +281,7 @@ class Result(ResultNumbers):
         controls = count(len(self.canaries) - inserted, "control")
         formats = ", ".join(form.name for form in self.formats)
         return (
-            f"<Result of {visible(self.model.path)}: {count(inserted, 'canary', 'canaries')} and "
+            f"<Result of {visible(self.model_name)}: {count(inserted, 'canary', 'canaries')} and "
             f"{controls} of {visible(formats)}>"
         )
 
