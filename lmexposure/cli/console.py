@@ -237,7 +237,7 @@ def _print_first(table: "Table", room: int) -> None:
 
 def _print_checks(answers: "Answers", room: int) -> None:
     """What was tested, what it came to, and why as far as a line holds it."""
-    lines = answers.tested[: min(_ROWS, room - 1)]
+    lines = answers.tested[: max(1, min(_ROWS, room - 1))]
     columns = [
         max(map(len, texts)) for texts in zip(*((x.what, x.word) for x in lines), strict=True)
     ]

@@ -1,9 +1,8 @@
 """Studies of one kind side by side: their main numbers, and the settings in which they differ."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from operator import itemgetter, methodcaller
-from typing import TYPE_CHECKING
 
 from lmexposure._record import JsonValue
 from lmexposure._style import (
@@ -32,9 +31,6 @@ from lmexposure.core.document import (
 )
 from lmexposure.core.study import Number, Study, judged
 from lmexposure.errors import SettingsError
-
-if TYPE_CHECKING:
-    from lmexposure.core.charts import Chart
 
 
 @dataclass(frozen=True)
@@ -83,7 +79,7 @@ def compare_document(studies: Sequence[tuple[str, Study]]) -> Document:
                 "in common; compare studies of one kind"
             )
     studies = _named_apart(studies)
-    more, chart = _without_first_chart(list(base.beside(studies)))
+    more = list(base.beside(studies))
     rows = _rows([study for _, study in studies])
     if not rows:
         raise SettingsError("these studies have no number in common, so nothing can be compared")
@@ -112,7 +108,6 @@ def compare_document(studies: Sequence[tuple[str, Study]]) -> Document:
         finding=finding,
         sections=[*sections, *more, Section(id="verdicts", title="Verdict of each", said=said)],
         main=Table(rows, _value_columns(names)),
-        chart=chart,
         origin="; ".join(f"{name}: {study.provenance.line}" for name, study in studies),
         private=any(study.PRIVATE for _, study in studies),
         inputs=[study.inputs_sha256 for _, study in studies],
@@ -142,20 +137,6 @@ def compare_document(studies: Sequence[tuple[str, Study]]) -> Document:
             ),
         ),
     )
-
-
-def _without_first_chart(
-    sections: Sequence[Section],
-) -> "tuple[list[Section], Callable[[], Chart | None] | None]":
-    """The sections without their first chart, and that chart, which comes before them all."""
-    for place, section in enumerate(sections):
-        own, chart = replace(section, chart=None), section.chart
-        if chart is None:
-            parts, chart = _without_first_chart(section.parts)
-            own = replace(section, parts=parts)
-        if chart is not None:
-            return [*sections[:place], own, *sections[place + 1 :]], chart
-    return list(sections), None
 
 
 def _measured(study: Study) -> str:

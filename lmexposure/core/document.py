@@ -332,7 +332,8 @@ class Section:
     text: str = ""  # a paragraph on the page, of this package's own words
     caption: str = ""  # of the table, where the title does not do
     table: Table | None = None
-    chart: "Callable[[], Chart | None] | None" = None  # draws with matplotlib, so not before
+    # draws with matplotlib, so not before; the first of a document is on its first screen
+    chart: "Callable[[], Chart | None] | None" = None
     said: Sequence[str] = ()  # a paragraph each, before the table
     notes: Sequence[str] = ()  # what heads and signs mean, one line each
     excerpts: Sequence[Excerpt] = ()  # of texts, on the page
@@ -355,8 +356,6 @@ class Document:
     facts: Sequence[str] = ()  # of what was compared with what, a line each
     sections: Sequence[Section]
     main: Table  # the rows of CSV, JSON and of `to_frame`
-    # of the first screen: what decides, in one picture; None: there is none
-    chart: "Callable[[], Chart | None] | None" = None
     meaning: str = ""  # what its numbers mean for whoever's text it is, in a sentence or two
     warnings: Sequence[str] = ()
     sources: Sequence[tuple[str, str]] = ()  # name, and address where there is one
@@ -393,6 +392,5 @@ class Document:
     def drawings(self) -> "list[Chart]":
         """All charts that there are."""
         every = (part for section in self.sections for part in (section, *section.parts))
-        drawn = (self.chart, *(section.chart for section in every))
-        made = (chart() for chart in drawn if chart is not None)
+        made = (section.chart() for section in every if section.chart is not None)
         return [chart for chart in made if chart is not None]

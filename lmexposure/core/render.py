@@ -9,7 +9,7 @@ import json
 import re
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lmexposure._record import JsonTable, plain
@@ -249,12 +249,10 @@ def as_page(document: Document) -> str:
     """One HTML page."""
     from lmexposure.core.page import filled_page  # brings jinja2
 
+    first, sections = _first_chart([_Drawn.of(section) for section in document.on("html")])
+    checks = None if document.verdict is None else checks_table(document.verdict)
     return filled_page(
-        "study.html.jinja",
-        document=document,
-        chart=None if document.chart is None else document.chart(),
-        checks=None if document.verdict is None else checks_table(document.verdict),
-        sections=[_Drawn.of(section) for section in document.on("html")],
+        "study.html.jinja", document=document, first=first, checks=checks, sections=sections
     )
 
 
@@ -271,6 +269,16 @@ class _Drawn:
         chart = None if section.chart is None else section.chart()
         parts = [cls.of(part) for part in section.parts if "html" in part.on]
         return cls(section=section, chart=chart, parts=parts)
+
+
+def _first_chart(drawn: Sequence[_Drawn]) -> tuple[_Drawn | None, list[_Drawn]]:
+    """The first section or part with a chart, and all of them without it."""
+    for place, each in enumerate(drawn):
+        found, parts = (each, each.parts) if each.chart else _first_chart(each.parts)
+        if found is not None:
+            rest = replace(each, chart=None, parts=parts)
+            return found, [*drawn[:place], rest, *drawn[place + 1 :]]
+    return None, [*drawn]
 
 
 RENDERERS: Mapping[str, Callable[[Document], str]] = {

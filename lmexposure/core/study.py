@@ -174,7 +174,7 @@ class Study(FileRecord):
     def since(self) -> Iterator[Fact]:
         """When which version measured what, and on which data."""
         name, sha256 = next(iter(self.provenance.hashes.items()))
-        told = {"model": self.model_name, "corpus": self.of_corpus, "data": self.at_stake}
+        told = {"model": self.model_name, **self.of_data()}
         yield from (Fact(name=what, value=visible(said)) for what, said in told.items() if said)
         yield Fact(name="measured", value=date_of(self.when))
         yield Fact(name="lmexposure", value=self.lmexposure)
@@ -212,15 +212,9 @@ class Study(FileRecord):
         """Of the model that was measured, as people tell it; "" where there is none of its own."""
         return ""
 
-    @property
-    def of_corpus(self) -> str:
-        """Which documents it is of, in words; "" where it does not know them."""
-        return ""
-
-    @property
-    def at_stake(self) -> str:
-        """Which data a leak would be of, in words; "" where it is all of the corpus."""
-        return ""
+    def of_data(self) -> Mapping[str, str]:
+        """Which "corpus" it is of, and of which "data" in it a leak would be, in words."""
+        return {}
 
     @property
     def hashes(self) -> dict[str, str]:

@@ -200,15 +200,10 @@ class Canife(Dated):
         """It has no name, and is told by its size."""
         return f"a model of {whole(self.weights)} weights"
 
-    @property
-    def of_corpus(self) -> str:
-        """Whose texts."""
-        return f"the texts of {count(self.clients, 'client')}"
-
-    @property
-    def at_stake(self) -> str:
-        """Whom the promise is to."""
-        return "whether a user took part in the training"
+    def of_data(self) -> Mapping[str, str]:
+        """Whose texts, and what is promised of them."""
+        clients = f"the texts of {count(self.clients, 'client')}"
+        return {"corpus": clients, "data": "whether a user took part in the training"}
 
     def sure(self, verdict: Verdict, limits: Thresholds) -> Iterator[str]:
         """At which level the bounds hold, and what they could not show."""
@@ -243,6 +238,7 @@ class Canife(Dated):
                     title="Epsilon, round by round",
                     text=_HOW,
                     table=rounds,
+                    chart=self._epsilon_chart,
                     notes=self._notes(),
                 ),
                 Section(
@@ -263,7 +259,6 @@ class Canife(Dated):
             ),
             main=rounds,
             numbers=Table(sorted(self.attacked, key=lambda row: -row.epsilon_round), _COLUMNS[:7]),
-            chart=self._epsilon_chart,
             meaning=EPSILON_MEANS,
             sources=tuple(_SOURCES.items()),
             origin=f"{whole(self.weights)} weights, {count(self.clients, 'client')} "

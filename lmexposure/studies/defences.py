@@ -246,15 +246,11 @@ class Defences(Dated):
             f"show least ({head} between {shown}, {beside})"
         )
 
-    @property
-    def of_corpus(self) -> str:
-        """How large it is."""
-        return f"{count(self.documents, 'document')}, {whole(self.characters)} characters"
-
-    @property
-    def at_stake(self) -> str:
-        """What was in models by coins."""
-        return f"{count(self.canaries, 'canary', 'canaries')}, each in some models by a coin"
+    def of_data(self) -> Mapping[str, str]:
+        """How large the corpus is, and what was in models by coins."""
+        size = f"{count(self.documents, 'document')}, {whole(self.characters)} characters"
+        canaries = count(self.canaries, "canary", "canaries")
+        return {"corpus": size, "data": f"{canaries}, each in some models by a coin"}
 
     def sure(self, verdict: Verdict, limits: Thresholds) -> Iterator[str]:
         """At which level the intervals hold, and how many models they are of."""
@@ -319,7 +315,6 @@ class Defences(Dated):
             sections=list(self._sections()),
             main=Table(self.rows, _FLAT),
             numbers=Table(self.ranked, _in_short(self.settings.fpr)),
-            chart=self._chart,
             meaning=_MEANING,
             warnings=self.notes,
             sources=tuple(_SOURCES.items()),
@@ -336,6 +331,7 @@ class Defences(Dated):
             title="Defences at one utility",
             text=_HOW,
             table=Table(self.ranked, table),
+            chart=self._chart,
             notes=self._notes(),
         )
         if self._apart:

@@ -116,6 +116,7 @@ class DocumentPrivacy(Dated):
                     id="epsilons",
                     title=f"Epsilon of each {self.unit}, ex post",
                     table=Table(rows, columns),
+                    chart=self._chart,
                     notes=(
                         f"nats at {LABELS['delta']} {short(self.delta)}, by gradients at "
                         f"{whole(self.moments)} moments of the training; lower = more private",
@@ -124,16 +125,14 @@ class DocumentPrivacy(Dated):
                 ),
             ),
             main=Table(units, _UNITS),
-            chart=self._chart,
             meaning=EPSILON_MEANS,
             origin=self.provenance.line,
             private=True,
         )
 
-    @property
-    def of_corpus(self) -> str:
+    def of_data(self) -> Mapping[str, str]:
         """Whose epsilons these are."""
-        return count(len(self.names), visible(self.unit))
+        return {"corpus": count(len(self.names), visible(self.unit))}
 
     def sure(self, verdict: Verdict, limits: Thresholds) -> Iterator[str]:
         """No test, so that it errs in no direction."""

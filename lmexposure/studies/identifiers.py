@@ -51,7 +51,7 @@ from lmexposure.core import Number as MainNumber
 from lmexposure.studies.settings import IdentifierSettings
 
 if TYPE_CHECKING:
-    from lmexposure.core.charts import Chart, Mark
+    from lmexposure.core.charts import Chart
 
 _MOST_FILES = 3
 _FPR = 0.01
@@ -221,18 +221,11 @@ class NaturalIdentifiers(Dated):
         weights = short_hash(self.model.weights_sha256)
         return f"{telling_name(self.model.path)} (weights {weights})"
 
-    @property
-    def of_corpus(self) -> str:
-        """Its files."""
-        return f"{listed(self.files, _MOST_FILES)}, {count(self.documents, 'document')}"
-
-    @property
-    def at_stake(self) -> str:
-        """The identifiers, by their formats."""
-        named = [
-            f"{row.format} ({whole(row.distinct)} different)" for row in self.classes if row.format
-        ]
-        return listed(named, _MOST_FILES)
+    def of_data(self) -> Mapping[str, str]:
+        """Files of the corpus, and its identifiers by their formats."""
+        files = f"{listed(self.files, _MOST_FILES)}, {count(self.documents, 'document')}"
+        named = [f"{row.format} ({whole(row.distinct)})" for row in self.classes if row.format]
+        return {"corpus": files, "data": f"different identifiers: {listed(named, _MOST_FILES)}"}
 
     def sure(self, verdict: Verdict, limits: Thresholds) -> Iterator[str]:
         """How often chance is called a leak, and how much it takes to see one."""
@@ -308,7 +301,6 @@ class NaturalIdentifiers(Dated):
             facts=tuple(self._compared()),
             sections=list(self._sections()),
             main=Table(self.identifiers, _RANKS),
-            chart=self._chart,
             meaning=_MEANING,
             warnings=self.notes,
             sources=tuple(_SOURCES.items()),
@@ -322,7 +314,13 @@ class NaturalIdentifiers(Dated):
         notes = (_LOWEST, _EXCEPTION)
         yield Section(id="identifiers", title=found, table=Table(classes, _COUNTS), notes=notes)
         rates = Table(classes, _rates_of("model"))
-        yield Section(id="model", title="Under the model", table=rates, notes=(_RATES,))
+        yield Section(
+            id="model",
+            title="Under the model",
+            table=rates,
+            chart=self._chart,
+            notes=(_RATES,),
+        )
         if self.base is not None:
             rates = Table(classes, _rates_of("base"))
             yield Section(id="base", title="Under the base", table=rates)
@@ -335,22 +333,27 @@ class NaturalIdentifiers(Dated):
 
     def _chart(self) -> "Chart":
         """The share of each format that ranks lowest, under the model and under the base."""
-        from lmexposure.core.charts import dots_chart
+        from lmexposure.core.charts import Mark, dots_chart
 
-        sides = ("model", "base")[: 1 + (self.base is not None)]
         rows = [
-            (row.format or _ALL, [_mark(getattr(row, side)) for side in sides])
+            (
+                row.format or _ALL,
+                [
+                    Mark(value=rates.tpr, low=rates.low, high=rates.high)
+                    for rates in (row.model, row.base)
+                    if rates is not None
+                ],
+            )
             for row in self.classes
         ]
-        told = (f"{name} {number(marks[0].value, 3)}" for name, marks in rows)
+        told = (f"{name} {number(marks[0].value, 3)}" for name, marks in rows if marks)
         return dots_chart(
             name="identifiers",
             title="How many identifiers the model ranks among the likeliest 1 %",
-            caption="Chance has 1 %. The farther right, the more of them the model prefers to "
-            "fresh draws of their format.",
-            description=f"Share among the lowest 1 % of fresh draws: {'; '.join(told)}.",
+            caption="The farther right of chance, the more of them it prefers to fresh draws.",
+            description=f"Share among the likeliest 1 % of fresh draws: {'; '.join(told)}.",
             rows=rows,
-            series=("under the model", "under the base")[: len(sides)],
+            series=("under the model", "under the base")[: 1 + (self.base is not None)],
             axis=f"{_TPR}, higher = known better",
             chance=_FPR,
         )
@@ -364,14 +367,6 @@ class NaturalIdentifiers(Dated):
             f"{whole(asked.draws)} fresh draws in the place of each identifier, behind at most "
             f"{whole(asked.left)} characters; seed {asked.seed}"
         )
-
-
-def _mark(rates: IdentifierRates | None) -> "Mark":
-    from lmexposure.core.charts import Mark
-
-    if rates is None:
-        return Mark(value=None)
-    return Mark(value=rates.tpr, low=rates.low, high=rates.high)
 
 
 _NAMED = Column(head=LABELS["format"], value=lambda row: row.format or _ALL, words=True)

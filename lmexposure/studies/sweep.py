@@ -162,17 +162,12 @@ class SweepResult(SweepNumbers):
         """How many of what."""
         return f"{count(self.models, 'model')} of {telling_name(self.settings.run.model)}"
 
-    @property
-    def of_corpus(self) -> str:
-        """As large as it was before insertion."""
-        return count(self.documents, "document")
-
-    @property
-    def at_stake(self) -> str:
-        """What was in models by coins."""
+    def of_data(self) -> Mapping[str, str]:
+        """The corpus before insertion, and what was in models by coins."""
         texts = [count(self.canaries, "canary", "canaries")]
         texts += [count(self.population, "ordinary document")] if self.population else []
-        return f"{listed(texts)}, each in some models by a coin"
+        corpus = count(self.documents, "document")
+        return {"corpus": corpus, "data": f"{listed(texts)}, each in some models by a coin"}
 
     def __repr__(self) -> str:
         return f"<Sweep of {self.finding}>"
@@ -201,7 +196,6 @@ class SweepResult(SweepNumbers):
             sections=list(self._sections()),
             main=texts_table(self),
             numbers=worst_in_short(self),
-            chart=self._drawn("beside"),
             meaning=_MEANING,
             warnings=self.notes,
             sources=tuple(_SOURCES.items()),
@@ -217,6 +211,7 @@ class SweepResult(SweepNumbers):
             text=_WORST,
             caption="The worst text of each group, by its own coins over all models",
             table=worst_table(self),
+            chart=self._drawn("beside"),
             notes=WORST_NOTES,
             parts=[
                 Section(

@@ -105,15 +105,11 @@ class VerbatimRecord(VerbatimNumbers):
         size = count(self.model.parameters, "parameter")
         return f"{telling_name(self.model.name)} ({size})"
 
-    @property
-    def of_corpus(self) -> str:
-        """How large it is."""
-        return f"{count(self.documents, 'document')}, {whole(self.characters)} characters"
-
-    @property
-    def at_stake(self) -> str:
-        """Those that it could be asked for."""
-        return f"the texts of {count(self.corpus.documents, 'document')} that were looked at"
+    def of_data(self) -> Mapping[str, str]:
+        """How large the corpus is, and what of it was asked for."""
+        size = f"{count(self.documents, 'document')}, {whole(self.characters)} characters"
+        looked = count(self.corpus.documents, "document")
+        return {"corpus": size, "data": f"the texts of {looked} that were looked at"}
 
     def sure(self, verdict: Verdict, limits: Thresholds) -> Iterator[str]:
         """What the test errs in, and what no prompt of this kind brings out."""
@@ -141,7 +137,6 @@ class VerbatimRecord(VerbatimNumbers):
             sections=sections_of(self),
             main=Table(self.rows, DOCUMENT_COLUMNS),
             numbers=Table(_groups(self), _in_short(self.settings.tries)),
-            chart=lambda: _tries_chart(self),
             meaning=_MEANING,
             warnings=self.notes,
             sources=tuple(_SOURCES.items()),
@@ -302,6 +297,7 @@ def sections_of(record: VerbatimNumbers) -> list[Section]:
             title="What comes out, and what any model would say",
             text=_DOUBT,
             table=Table(_groups(record), _group_columns(record.settings.tries)),
+            chart=lambda: _tries_chart(record),
             notes=notes_of(record),
         ),
         replace(documents_section(record, FEW), on=frozenset({"terminal"})),

@@ -164,13 +164,13 @@ class WhiteBoxAudit(Dated):
             kind=f"White-box audit, {count(bounds.steps, 'step')}",
             question="Does the noise hide what it promises to hide?",
             finding=_seen(bounds),
-            chart=self.chart,
             meaning=EPSILON_MEANS,
             sections=(
                 Section(
                     id="inside",
                     title="Seen from inside",
                     table=inside_table(bounds, self._promise),
+                    chart=self.chart,
                     notes=inside_notes(bounds),
                 ),
             ),
@@ -193,10 +193,9 @@ class WhiteBoxAudit(Dated):
         steps = count(self.bounds.steps, "step")
         return f"a model of {whole(self.bounds.weights)} weights, {steps}"
 
-    @property
-    def at_stake(self) -> str:
-        """Whom the promise is to."""
-        return "whether a text was in the training, for whoever sees every noisy gradient"
+    def of_data(self) -> Mapping[str, str]:
+        """What is promised of it."""
+        return {"data": "whether a text was in it, for whoever sees every noisy gradient"}
 
     def sure(self, verdict: Verdict, limits: Thresholds) -> Iterator[str]:
         """At which level the bounds hold, and what they could not show."""

@@ -35,7 +35,7 @@ def page_of(result: Result) -> str:
     """A report of a quick look that was accepted, without what takes time to draw."""
     told = changed(result, settings=options(effort="quick")).told(Thresholds(accept_quick=True))
     bare = [replace(section, chart=None, parts=()) for section in told.sections]
-    return as_page(replace(told, sections=bare, chart=None))
+    return as_page(replace(told, sections=bare))
 
 
 @pytest.mark.parametrize(

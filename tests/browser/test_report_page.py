@@ -110,7 +110,7 @@ def test_a_thousand_rows_are_sorted_and_filtered_by_one_look_at_each(open_page: 
     told = small_result(canaries=320, controls=40, references=400, repetitions=(1, 4, 16)).told()
     # Charts of so many are another test's business.
     bare = [replace(one, chart=None, parts=()) for one in told.sections]
-    page = open_page(as_page(replace(told, sections=bare, chart=None))).page
+    page = open_page(as_page(replace(told, sections=bare))).page
     page.evaluate(OPEN_ALL)
     for act in (
         "document.querySelectorAll('#canaries-table thead button')[4].click()",

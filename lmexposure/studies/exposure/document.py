@@ -126,7 +126,6 @@ def document_of(run: RunFiles, *, show_secrets: bool = False) -> Document:
         finding=made.finding(),
         sections=list(made.sections()),
         main=made.canaries[0],
-        chart=made.first_chart(),
         meaning=_MEANING,
         warnings=run.warnings,
         sources=SOURCES,
@@ -175,12 +174,6 @@ class _Made:
             f"{times(most.repetitions)}: a median of {median} bits of "
             f"{number(most.form.bits, 1)}, where guessing has 1"
         )
-
-    def first_chart(self) -> "Callable[[], Chart | None] | None":
-        """Each canary of the only format, else each class of all formats."""
-        if len(self.formats) == 1:
-            return self.drawn("exposure", self.formats[0])
-        return self.drawn("classes") if self.rows else None
 
     def sections(self) -> Iterator[Section]:
         yield self._exposure()
@@ -237,7 +230,11 @@ class _Made:
         context = self.result.context
         said = [] if context is None else [scored_in(context)]
         said += [] if self.rows else ["No canaries were measured."]
-        return Section(id="exposure", title="Exposure", text=_EXPOSURE, said=said, parts=parts)
+        # Of a single format each canary is the first chart.
+        chart = self.drawn("classes") if len(self.formats) > 1 else None
+        return Section(
+            id="exposure", title="Exposure", text=_EXPOSURE, said=said, chart=chart, parts=parts
+        )
 
     def _of_formats(self) -> Iterator[Section]:
         """The classes of each format, and the same beside the base."""
@@ -249,7 +246,7 @@ class _Made:
                     title=class_title(data.form),
                     said=() if data.pattern is None else (data.pattern,),
                     table=class_table(data.classes, guessing.guessing),
-                    chart=self.drawn("exposure", data) if len(self.formats) > 1 else None,
+                    chart=self.drawn("exposure", data),
                     on=_SHOWN,
                 )
             if data.beside_base:

@@ -123,25 +123,18 @@ class Result(ResultNumbers):
         within = self.files.name if own and not PurePosixPath(path).is_absolute() else ""
         return f"{telling_name(path, within)} ({of})"
 
-    @property
-    def of_corpus(self) -> str:
-        """That which the canaries went into, where its manifest or its run is known."""
+    def of_data(self) -> Mapping[str, str]:
+        """What canaries went into, where that is known; their formats, and how often each was."""
         record, manifest = self.files.record, self.files.manifest
-        if manifest is None:
-            files = "" if record is None or record.corpus is None else record.corpus
-            return ", ".join(PurePosixPath(name).name for name in files.split(SEVERAL))
-        documents = count(manifest.corpus.documents, "document")
-        return ", ".join(filter(None, [manifest.corpus.name, documents]))
-
-    @property
-    def at_stake(self) -> str:
-        """The formats of the canaries, and how often each was inserted."""
+        corpus = "" if record is None or record.corpus is None else record.corpus
+        names = [PurePosixPath(name).name for name in corpus.split(SEVERAL)]
+        if manifest is not None:
+            names = [manifest.corpus.name, count(manifest.corpus.documents, "document")]
         classes = {(row.format, row.repetitions) for row in self.summary if row.role == "canary"}
-        if not classes:
-            return ""
         which = listed(sorted({visible(name) for name, _ in classes}), _MOST_NAMES)
         inserted = listed([times(n) for n in sorted({n for _, n in classes})])
-        return f"text like the made-up secrets of {which}, inserted {inserted}"
+        data = f"text like the made-up secrets of {which}, inserted {inserted}" if classes else ""
+        return {"corpus": ", ".join(filter(None, names)), "data": data}
 
     @property
     def provenance(self) -> Provenance:
