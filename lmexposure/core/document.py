@@ -137,7 +137,8 @@ def next_steps(verdict: Verdict) -> Iterator[str]:
         yield "Then train and measure again, and put both side by side (lmexposure compare)."
         return
     yield "Do not take this for a pass: this study can neither show a leak nor rule one out."
-    yield from list(dict.fromkeys(kind.remedy for kind in kinds))[:_MOST_REASONS]
+    remedies = list(dict.fromkeys(kind.remedy for kind in kinds))[:_MOST_REASONS]
+    yield from remedies or ["Have it judged: what was not tested says what that takes."]
 
 
 def _line(name: str, made: Sequence[Check], kind: CheckKind) -> CheckLine:

@@ -158,7 +158,7 @@ def test_since_when_is_a_date_a_version_a_model_and_its_weights(run: Result) -> 
     assert unknown == {
         "measured": "no date on record",
         "lmexposure": "0.1.0",
-        "model": "model (lmexposure_lstm)",
+        "model": "model (lstm)",
         "data": "text like the made-up secrets of random_number, inserted once and 4 times",
         "weights, SHA-256": "111111111111",
     }

@@ -84,7 +84,7 @@ def test_what_a_measurement_alone_lacks_is_none(tmp_path: Path) -> None:
     assert (run.files.manifest, run.files.record) == (None, None)
     assert (run.files.curve, run.files.whole) == ((), False)
     assert run.scores is not None
-    model = "model (lmexposure_lstm)"
+    model = "model (lstm)"
     assert run.provenance.line == f"lmexposure 0.1.0, date unknown; {model}, weights {'1' * 12}"
     (tmp_path / "scores.parquet").unlink()
     assert Result.read(tmp_path).scores is None

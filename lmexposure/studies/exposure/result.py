@@ -118,7 +118,8 @@ class Result(ResultNumbers):
         """Where it lies, or its name on a hub, and what was trained or is of its type."""
         record, path = self.files.record, self.model.path
         trained = None if record is None else record.settings
-        of = self.model.type if trained is None else telling_name(trained.model)
+        own_type = self.model.type.removeprefix("lmexposure_")
+        of = own_type if trained is None else telling_name(trained.model)
         own = self.files.whole or (self.home is not None and (self.home / path).is_dir())
         within = self.files.name if own and not PurePosixPath(path).is_absolute() else ""
         return f"{telling_name(path, within)} ({of})"
