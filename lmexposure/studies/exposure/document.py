@@ -452,7 +452,7 @@ class _Made:
         model = model_facts(self.run)
         facts = setting_facts(self.run, show_seeds=self.show_secrets)
         titles = {
-            "model": (f"The model: {model[0].value}", model),
+            "model": (f"The model: {visible(self.result.model_name)}", model),
             "all-settings": (f"All settings, seeds and versions ({len(facts)})", facts),
         }
         parts = [
