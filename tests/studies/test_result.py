@@ -108,7 +108,6 @@ def test_what_lies_beyond_every_axis_is_no_number(beyond: float) -> None:
 
 def test_a_result_is_short_where_it_is_printed() -> None:
     assert (
-        repr(clean(n=3))
-        == "<Result of model (lstm): 6 canaries and 16 controls of random_number>"
+        repr(clean(n=3)) == "<Result of model (lstm): 6 canaries and 16 controls of random_number>"
     )
     assert str(clean(n=3)) == repr(clean(n=3))
