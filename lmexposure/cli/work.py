@@ -15,9 +15,10 @@ from lmexposure.cli.console import begin, long_work, print_pairs, say, show_stud
 from lmexposure.cli.corpora import fitted_to, say_max_attainable, say_records, warn_of_share
 from lmexposure.cli.options import STDIN, TAKEN, Given, asked, opened, reading, refuse_swapped
 from lmexposure.errors import CorpusError, SettingsError
+from lmexposure.studies import RunSettings
 
 if TYPE_CHECKING:
-    from lmexposure.studies import RunSettings, SweepSettings
+    from lmexposure.studies import SweepSettings
 
 _WRONG, _NOT_SEEN = 1, 2  # exit codes of dp-check
 _SWEEP = TAKEN["sweep"]
@@ -67,7 +68,7 @@ def lines_of(path: Path | None) -> tuple[str, ...]:
     return lines
 
 
-def run(corpus: list[str], out: Path, settings: "RunSettings") -> None:
+def run(corpus: list[str], out: Path, settings: RunSettings) -> None:
     """Insert canaries into CORPUS, train a model on it, measure what it gives away."""
     begin(reading(corpus))
     from lmexposure._files import only_writer
@@ -101,8 +102,8 @@ def demo(out: Path | None, clean: bool, given: Given) -> None:
     The model leaks: `lmexposure check` ends with exit code 1. With --clean the secrets are not
     repeated and the text is read once: the gate passes, with exit code 0.
     """
-    effort = str(given.get("effort") or "normal")
-    if effort == "quick" and clean:
+    look = asked(RunSettings(), given).measure
+    if look.quick and clean:
         raise SettingsError(
             "--effort quick passes no gate, and --clean shows what passes it; leave --effort out"
         )
@@ -111,14 +112,15 @@ def demo(out: Path | None, clean: bool, given: Given) -> None:
     from lmexposure.audit import demo_corpus, demo_settings, estimate_cost
 
     settings = asked(demo_settings(clean=clean), given)
-    out = out or Path("runs") / f"demo{f'-{effort}' * (effort != 'normal')}{'-clean' * clean}"
+    kind = "-clean" if clean else "" if look.effort == "normal" else f"-{look.effort}"
+    out = out or Path("runs") / f"demo{kind}"
     with only_writer(out):
         corpus = demo_corpus(out / "source" / "python_topics.txt", short=True)
         say(estimate_cost(corpus, settings))
         _run(corpus, out, settings)
 
 
-def _run(corpus: "Path | list[str | Path]", out: Path, settings: "RunSettings") -> None:
+def _run(corpus: "Path | list[str | Path]", out: Path, settings: RunSettings) -> None:
     from lmexposure.audit import run
 
     with long_work() as progress:
@@ -126,7 +128,7 @@ def _run(corpus: "Path | list[str | Path]", out: Path, settings: "RunSettings") 
     show_study(out)
 
 
-def train(corpus: list[str], out: Path, manifest: Path | None, settings: "RunSettings") -> None:
+def train(corpus: list[str], out: Path, manifest: Path | None, settings: RunSettings) -> None:
     """Train a model on a corpus; keep the checkpoint with the lowest validation loss."""
     begin(reading(corpus))
     look_ahead(settings, corpus=corpus, manifest=manifest)
@@ -151,7 +153,7 @@ def train(corpus: list[str], out: Path, manifest: Path | None, settings: "RunSet
 
 
 def measure(
-    model: list[str], manifest: Path, out: Path, base: str | None, settings: "RunSettings"
+    model: list[str], manifest: Path, out: Path, base: str | None, settings: RunSettings
 ) -> None:
     """Measure exposure and extraction of the canaries in MANIFEST under MODEL.
 
@@ -307,7 +309,7 @@ def _only(out: Path, numbers: tuple[int, ...]) -> None:
             say(f"model {number_of_model}  trained and scored in {in_words(trained.seconds)}")
 
 
-def dp_check(corpus: list[str], manifest: Path | None, settings: "RunSettings") -> None:
+def dp_check(corpus: list[str], manifest: Path | None, settings: RunSettings) -> None:
     """Check the private training of a model on a corpus; exit code 1 where it is wrong.
 
     Takes the settings of `lmexposure train --method dp-sgd`, and looks at two dozen steps of it:

@@ -46,8 +46,9 @@ _BUDGET_OPERATIONS = 3e12  # half a minute of a small CPU
 _FEWEST_STEPS, _MOST_STEPS = 10_000, 2_000_000
 
 # What an effort has instead of the defaults.
+_FIRST_LOOK = {"revealed": 0, "draws": 1_600, "bootstraps": 39}
 EFFORTS: Mapping[str, dict[str, int]] = {
-    "quick": {"revealed": 0, "draws": 1_600, "bootstraps": 39},
+    "quick": _FIRST_LOOK,
     "normal": {},
     "thorough": {"beam_width": 400, "draws": 48_000, "guesses": 10_000},
 }
@@ -222,7 +223,7 @@ class MeasureSettings(Settings):
         >>> look.draws, look.revealed, look.references_for(10_000)
         (5000, 0, 1000)
         """
-        return build(cls, {"effort": "quick", **EFFORTS["quick"], **values})
+        return build(cls, {"effort": "quick", **_FIRST_LOOK, **values})
 
     @property
     def quick(self) -> bool:
@@ -232,7 +233,7 @@ class MeasureSettings(Settings):
     @property
     def quicker(self) -> "MeasureSettings":
         """The same as a first look."""
-        return build(type(self), {**vars(self), "effort": "quick", **EFFORTS["quick"]})
+        return build(type(self), {**vars(self), "effort": "quick", **_FIRST_LOOK})
 
     def references_for(self, usual: int) -> int:
         """References per format, where the format has as many; `usual` where none is asked for."""

@@ -214,7 +214,7 @@ def test_a_model_is_measured_first(call: Call, trained: Path) -> None:
     assert record["settings"]["guesses"] == 30  # as many as are allowed, though the file says 20
     assert "manifest.json" in Path("v.sarif").read_text()
     before = set(Path().iterdir())
-    alone = call("check", *both, "--quick")
+    alone = call("check", *both, "--effort", "quick")
     assert alone.code in (1, 2)
     assert set(Path().iterdir()) == before
     call("check", *both, "--json", manifest).refused("give another file")

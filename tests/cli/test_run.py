@@ -83,14 +83,14 @@ def test_demo_runs_on_the_text_of_this_python(call: Call, monkeypatch: pytest.Mo
     measuring = MeasureSettings(references=300, draws=500, budget_steps=500, guesses=20)
     small, looks = replace(demo_settings(), measure=measuring), []
 
-    def settings(*, quick: bool, clean: bool) -> RunSettings:
-        looks.append((quick, clean))
+    def settings(*, clean: bool) -> RunSettings:
+        looks.append(clean)
         return small
 
     monkeypatch.setattr("lmexposure.audit.demo_settings", settings)
     call("demo", "--out", "demo", "--epochs", "1").done(out="\nrandom_number  16×  ")
     assert Path("demo/result.json").exists()
-    assert looks == [(False, False)]
+    assert looks == [False]
 
 
 @pytest.mark.slow
