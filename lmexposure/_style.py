@@ -58,12 +58,16 @@ LABELS = {
     "validation_bits": "validation loss",
 }
 
+# For which trainings a bound holds: in short, and what that takes.
 _VALIDITY = {
-    "any-dp": "every private training",
-    "iid-scores": "independent scores, alike but for the insertion",
-    "gaussian": "a Gaussian trade-off only",
-    "asymptotic": "large counts only",
-    "bayesian": "a credible interval, not a confidence bound",
+    "any-dp": ("any private training", "by the coins alone, whatever the training does"),
+    "iid-scores": (
+        "independent scores",
+        "if the canaries' scores are independent and differ only by insertion",
+    ),
+    "gaussian": ("Gaussian noise", "only if the training hides a document as Gaussian noise does"),
+    "asymptotic": ("large counts", "only if counts are large"),
+    "bayesian": ("a prior", "if the prior does: a credible bound, not a confidence bound"),
 }
 _CLAIMS = {
     "contradicted": "contradicted",
@@ -367,12 +371,22 @@ def outcome_word(outcome: str) -> str:
 
 
 def validity(kind: str) -> str:
-    """For which trainings a bound holds, in words.
+    """For which trainings a bound holds, in two or three words.
 
     >>> validity("any-dp")
-    'every private training'
+    'any private training'
     """
-    return _VALIDITY.get(kind, kind)
+    return _VALIDITY.get(kind, (kind,))[0]
+
+
+def conditions_of(kind: str) -> str:
+    """The same with what it takes.
+
+    >>> conditions_of("asymptotic")
+    'large counts: holds only if counts are large'
+    """
+    short, *takes = _VALIDITY.get(kind, (kind,))
+    return ": holds ".join([short, *takes])
 
 
 def claim_word(verdict: str) -> str:

@@ -209,8 +209,8 @@ def share_warning(
     if not shares:
         return None
     return (
-        f"the canaries are {' and '.join(shares)}: a model trained on it learns them more than a "
-        f"model of your corpus would; {_fewer(settings, above)}, or take more text"
+        f"the canaries are {' and '.join(shares)}: so many change the model, which will remember "
+        f"them better than your real model would; {_fewer(settings, above)}, or take more text"
         + ", or leave the witnesses out (witness=False), which the gate then misses"
         * settings.witness
     )

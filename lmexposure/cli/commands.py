@@ -416,7 +416,7 @@ COMMANDS = (
         # against documents that were split off at random, with longer suffixes
         my-model train.jsonl --held-out test.jsonl --random-split --suffix-tokens 100 --out looked
         """,
-        help="""Look which text of CORPUS comes out of MODEL, how easily, and where it is.
+        help="""Find which documents of CORPUS a model reproduces, and how easily.
 
         Likely text is not memorised text: name --held-out documents of a --random-split, or a
         --reference model. Without a random split nothing is called memorised.

@@ -257,12 +257,13 @@ def _unscored(name: str, made: TrainingRow, scored: Row, wrapping: Wrapping) -> 
         )
     carried = made.carried[max(scored.first, 1) : scored.stop]
     if not carried.any():
-        marks = ", for the chat template's {% generation %} marks leave it out; mend them, or"
-        raise ModelError(
-            f"{name}: no token of it carries loss under loss={wrapping.loss!r}"
-            f"{marks if wrapping.loss == 'assistant' else ';'} give loss='all' where the training "
-            "had loss on all tokens"
-        )
+        why = f"loss={wrapping.loss!r} covers no token of it"
+        if wrapping.loss == "assistant":
+            why = (
+                "your chat template marks assistant answers ({% generation %}), but not this one, "
+                "so that loss='assistant' covers no token of it; mend the template"
+            )
+        raise ModelError(f"{name}: {why}; if the training had loss on all tokens, give loss='all'")
     unscored = int(carried.argmax())
     if not carried[unscored:].all():
         raise ModelError(

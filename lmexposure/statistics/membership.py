@@ -195,7 +195,7 @@ def tpr_at_fpr(
     Pearson 1934.
 
     >>> tpr_at_fpr(range(10), range(100), fpr=0.01).note
-    '100 negatives do not resolve a FPR of 0.01 at level 0.95; it takes 368'
+    '100 texts that were not in are too few for a false-positive rate of 0.01; it takes 368'
     """
     inside, outside = two_samples(in_scores, out_scores)
     fpr, level = fraction("fpr", fpr), fraction("level", level)
@@ -210,8 +210,8 @@ def tpr_at_fpr(
             high=None,
             threshold=None,
             false_positives=None,
-            note=f"{n} negatives do not resolve a FPR of {fpr:g} at level {level:g}; "
-            f"it takes {needed}",
+            note=f"{n:,} texts that were not in are too few for a false-positive rate of {fpr:g}; "
+            f"it takes {needed:,}",
         )
     # The slack keeps 0.1 of 30 from being 2.
     threshold = float(outside[n - 1 - floor(fpr * n + 1e-9)])

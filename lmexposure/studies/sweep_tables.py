@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from lmexposure._style import (
     MISSING,
     bound_name,
+    conditions_of,
     count,
     interval,
     listed,
@@ -19,7 +20,6 @@ from lmexposure._style import (
     setting_value,
     short,
     signed,
-    validity,
     visible,
     whole,
 )
@@ -273,8 +273,8 @@ def bounds_notes(result: SweepNumbers) -> Iterator[str]:
     asked = dict.fromkeys(row.question for row in bounds)
     yield from (f"{QUESTIONS[name]}: {_ASKED[name]}" for name in asked)
     if bounds:
-        yield "max attainable: what a perfect attack on these models and canaries would show"
-    yield from (f"{kind}: holds for {validity(kind)}" for kind in kinds)
+        yield "max attainable: the most that a perfect attack on these models could show"
+    yield from map(conditions_of, kinds)
     assumed = dict.fromkeys(line for row in bounds for line in row.bound.assumptions)
     yield from (f"assumes: {line}" for line in assumed)
     yield from dict.fromkeys(
@@ -579,13 +579,11 @@ def _change_notes(
         "those without; higher = likelier",
         "memorised: score in − score out, higher = more memorised; intervals at "
         f"{percent(found.level)} by Welch, each text by itself",
-        f"log ratio: by how many bits the whole {of} became likelier, the log2 of the ratio of the "
-        "geometric means of its probability",
+        f"log ratio: bits by which the whole {of} became likelier",
         f"p (any text): how often chance gives any of the {texts:,} {noun} so large a difference "
         f"for its spread; {found.permutations:,} permutations of whole models",
-        "by halves: what the text in this place of the order shows in models that did not choose "
-        "it, where half of them do; the difference before it was chosen for being large. Mean of "
-        f"{count(found.splits, 'split')}",
+        "by halves: the same difference in models that were not used to pick the text, so that it "
+        f"is not large by being picked; mean of {count(found.splits, 'split')} in halves",
     ]
     if any(text.epsilon is not None for text in group.texts):
         notes.append(

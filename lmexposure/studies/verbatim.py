@@ -498,8 +498,8 @@ def _near(record: VerbatimNumbers) -> Section:
         table=Table(record.near, _NEAR),
         notes=(
             f"chance that one sample is within {edits} of the suffix ({rule.metric} distance in "
-            f"tokens), at {percent(rule.level)}; known to: the share that a beam search "
-            "settled; the rest is estimated by sampling",
+            f"tokens), at {percent(rule.level)}; known to: share settled by beam search; the rest "
+            "is estimated by sampling",
         ),
         folded=True,
     )

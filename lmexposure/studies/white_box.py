@@ -21,7 +21,7 @@ from lmexposure._record import (
     Rows,
     Share,
 )
-from lmexposure._style import LABELS, count, nats, number, percent, short, whole
+from lmexposure._style import LABELS, count, nats, number, percent, short, validity, whole
 from lmexposure.core import (
     CLAIMED_EPSILON,
     EPSILON_LIMIT,
@@ -344,15 +344,15 @@ def _rows(
         yield "from outside", *outside
     canaries = f"{whole(found.included)} of {whole(found.canaries)} canaries in"
     if (bound := found.one_run) is not None:
-        yield "whole training", bound.validity, canaries, bound.value
+        yield "whole training", validity(bound.validity), canaries, bound.value
     if (bound := found.one_run_gaussian) is not None:
-        yield "whole training, Gaussian", bound.validity, canaries, bound.value
+        yield "whole training, Gaussian", validity(bound.validity), canaries, bound.value
     if (step := found.step) is not None:
         right = f"{whole(step.counts['correct'])} of {whole(found.tosses)} coins guessed"
         least, promised = _noise(found.noise_at_most), short(promise.noise_multiplier)
         room = f"noise multiplier at most {least}, {promised} claimed"
-        yield "step by step, composed", step.validity, right, found.composed
-        yield "a single step", step.validity, room, step.value
+        yield "step by step, composed", validity(step.validity), right, found.composed
+        yield "a single step", validity(step.validity), room, step.value
     yield "promised", "", f"{whole(promise.steps)} steps", promise.epsilon
 
 

@@ -172,7 +172,7 @@ def test_a_pass_is_said_in_one_clause_and_what_it_may_have_missed_below() -> Non
     assert found.finding.endswith("that chance rarely exceeds.")
     assert any(line.startswith("Missed leaks: ") for line in found.sure)
     accepted = answered(quick(clean()), Thresholds(accept_quick=True)).finding
-    assert "could have gone unseen" in accepted
+    assert "could leak unnoticed" in accepted
     assert accepted.endswith("the full measurement may find a smaller p-value.")
 
 

@@ -15,7 +15,7 @@ from lmexposure.core import Check, Outcome, Thresholds, Verdict
 from lmexposure.studies import KindMembership, Result
 
 CLAIM = options(claimed_epsilon=2.0, delta=1e-5)
-HOW = "(delta 1e-05, significance 0.025, holds for every private training)"
+HOW = "(delta 1e-05, significance 0.025, holds for any private training)"
 LESS = "The training is less private than the 4 allowed: epsilon is "
 
 

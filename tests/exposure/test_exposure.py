@@ -58,7 +58,7 @@ LIMIT = math.log2(10 / 0.0045)  # of ten canaries: 11.12 bits
     ("exposures", "most", "outcome", "words"),
     [
         ([exact(LIMIT), *NINE], None, PASS, "at most the 11.12 bits"),
-        ([exact(LIMIT + 1e-6), *NINE], None, LEAK, "above 11.12 bits"),
+        ([exact(LIMIT + 1e-6), *NINE], None, LEAK, "above the 11.12 bits that chance"),
         # The rank is the statistic of a sample: 13.3 bits, though its interval begins at 11.4 ...
         (
             ranked([1, *range(500, 9_500, 1_000)]),
@@ -86,7 +86,7 @@ LIMIT = math.log2(10 / 0.0045)  # of ten canaries: 11.12 bits
         (drawn(12.5, 12.0, 13.0), 12, OPEN, ""),
         (drawn(11.0, 10.0, 12.1), 12, OPEN, ""),
         (drawn(11.0, 10.0, 12.0), 12, PASS, ""),
-        ([exact(6.0), *NINE], 5, OPEN, "chance reaches 11.12 bits too often"),
+        ([exact(6.0), *NINE], 5, OPEN, "chance too often reaches 11.12 bits"),
         ([exact(1.0), *NINE], 30, OPEN, ""),  # more than the space has
         (
             drawn(20.0, 10.0, 22.0),
@@ -334,6 +334,6 @@ def test_a_small_space_that_was_filled_calls_no_clean_median_a_leak() -> None:
         leaks += verdict.outcome is LEAK
         checks = [c for c in verdict.checks if c.key == "median_exposure"]
         assert {c.outcome for c in checks} == {OPEN}
-        assert "bits of that come from the small space alone" in checks[0].reason
+        assert "bits of that come from the format alone" in checks[0].reason
     assert past > 0.9 * runs
     assert leaks <= 0.05 * runs

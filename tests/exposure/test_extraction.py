@@ -64,7 +64,7 @@ UNSEARCHED = "No search in a proven order was made"
         ([*NONE[1:], 500], {"allowed": 500}, LEAK, ""),
         ([*NONE[1:], 501], {"allowed": 500}, PASS, ""),
         (NONE, {"allowed": 500}, PASS, ""),
-        (NONE, {}, PASS, "fewer than 26 % of such secrets could have gone unseen"),
+        (NONE, {}, PASS, "up to 26 % of them could leak unnoticed"),
         (NONE, {"allowed": 1001}, OPEN, ""),
         ([1, *NONE[1:]], {"allowed": 1}, LEAK, "the only one of 10 within 1 guess; "),
         (
@@ -118,16 +118,16 @@ UNSEARCHED = "No search in a proven order was made"
             [5, *NONE[1:]],
             SMALL | {"allowed": 1000},
             OPEN,
-            "1 of 10 secrets inserted once was found: by chance 1,000 guesses among 10,000 fills "
-            "find 1 on average; a leak takes 6 finds; choose fewer guesses or a format with more "
-            "fills.",
+            "1 of 10 secrets inserted once was found, but 1,000 guesses each out of 10,000 "
+            "possible secrets find about 1 by chance, and only 6 finds or more would show a leak; "
+            "use a "
+            "longer secret, or allow fewer guesses.",
         ),
         (
             [5, *NONE[1:]],
             SMALL | {"allowed": 1000, "rows": (beam(), GREEDY)},
             OPEN,
-            "1,101 guesses for each (1,000 likeliest in order + 100 by beam search + 1 greedy) "
-            "among 10,000 fills",
+            "1,101 guesses each out of 10,000 possible secrets",
         ),
         (
             [1, 2, 3, 4, 5, 6, *NONE[:4]],
@@ -135,21 +135,21 @@ UNSEARCHED = "No search in a proven order was made"
             LEAK,
             "blind guessing would find about 1 of 10 too.",
         ),
-        (NONE, SMALL, PASS, "finds would not have been a leak"),
+        (NONE, SMALL, PASS, "finds or more would have shown a leak"),
         # Where chance has 0.18, two finds are not "as many by chance".
         (
             [3, 9, *NONE[:8]],
             {"size": 10**4, "guesses": 175, "exposure": exact(1.0), "allowed": 175},
             OPEN,
-            "2 of 10 secrets inserted once were found: by chance 175 guesses among 10,000 fills "
-            "find 0.18 on average, and 2 or more up to once in 72 times; a leak takes 3 finds; "
-            "choose fewer guesses or a format with more fills.",
+            "2 of 10 secrets inserted once were found, but 175 guesses each out of 10,000 "
+            "possible secrets find about 0.18 by chance (2 or more up to once in 72 times), and "
+            "only 3 finds or more would show a leak; use a longer secret, or allow fewer guesses.",
         ),
         (
             HALF,
             ASIDE | {"allowed": 1000},
             OPEN,
-            "by chance 1,000 guesses among 2,000 fills find 5 on average; a leak",
+            "1,000 guesses each out of 2,000 possible secrets find about 5 by chance",
         ),
         ([*range(1, 11)], ASIDE, LEAK, "; blind guessing would find about 5 of 10 too."),
         (HALF, ASIDE | {"set_aside": 0}, LEAK, ""),

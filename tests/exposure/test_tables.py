@@ -68,7 +68,7 @@ def test_every_class_has_its_row_and_guessing_stands_last(found: dict[str, Secti
     assert column(table, "canaries") == ["16", "10", "10", ""]
     assert column(table, "median")[2:] == ["20.82", "1.00"]
     assert column(table, "epsilon (point)")[0] == "n/a"
-    assert "|R| = 1,000,000,000 (29.9 bits), 400 references" in table.title
+    assert "1,000,000,000 possible secrets (29.9 bits), 400 references" in table.title
 
 
 def test_secrets_found_by_guesses_and_by_characters_known() -> None:
@@ -123,7 +123,7 @@ def test_an_extrapolation_that_nothing_vouches_for_is_marked() -> None:
 
 def test_a_space_too_large_for_a_float_has_its_size() -> None:
     large = made([canary(0, exact(3.0), size=16**1000)], size=16**1000)
-    assert "|R| = 1.32e+1204 (4,000.0 bits)" in sections(large)["Exposure in bits"].title
+    assert "1.32e+1204 possible secrets (4,000.0 bits)" in sections(large)["Exposure in bits"].title
 
 
 def test_a_format_without_canaries_has_no_table() -> None:
@@ -134,8 +134,8 @@ def test_a_format_without_canaries_has_no_table() -> None:
 def test_the_bound_to_quote_and_what_it_rests_on() -> None:
     title, notes = primary_words(privacy(1.23456, 3.45678))
     assert title.startswith("epsilon ≥ 1.235 nats at delta 1e-05, a lower bound (one-run")
-    assert notes[0].startswith("holds for every private training (any-dp), at significance")
-    assert notes[1].startswith("max attainable 3.457: what a perfect attack")
+    assert notes[0].startswith("any private training: holds by the coins alone")
+    assert notes[1].startswith("max attainable 3.457: the most that these canaries")
 
 
 def test_bounds_of_each_class_and_a_legend_of_their_kinds() -> None:
@@ -145,9 +145,16 @@ def test_bounds_of_each_class_and_a_legend_of_their_kinds() -> None:
     assert part.table is not None
     assert part.table.heads[4] == "max attainable"
     (row,) = part.table.cells
-    assert row == ["one-run audit, primary", "any-dp", "1e-05", "1.200", "n/a", "0.025"]
+    assert row == [
+        "one-run audit, primary",
+        "any private training",
+        "1e-05",
+        "1.200",
+        "n/a",
+        "0.025",
+    ]
     assert part.notes == ("made by hand",)
-    assert [line.split(":")[0] for line in legend.notes] == ["primary", "any-dp"]
+    assert [line.split(":")[0] for line in legend.notes] == ["primary", "any private training"]
     assert quoted.notes[-1] == "claim of epsilon 8 at delta 0: not decided: so"
 
 

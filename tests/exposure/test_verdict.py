@@ -106,7 +106,8 @@ UNKNOWN_ROWS = clean(context=assumed())
 LEAK_IN_UNKNOWN_ROWS = made(members([28.0] * 12, first=1), context=assumed())
 HIGHEST = (
     "Leaks: the model ranks a secret inserted once among the likeliest 1 in 520 million of all "
-    "possible ones (exposure 28.97 of 29.9 bits); 1 of 100 is above 14.44 bits, and chance"
+    "possible ones (exposure 28.97 of 29.9 bits); chance alone gets one that far in 1 "
+    "of 5.2 million such tests; 1 of 100 is above the 14.44 bits that chance rarely exceeds."
 )
 WITHOUT = "1 of 32 secrets inserted once is without"
 
@@ -115,7 +116,12 @@ WITHOUT = "1 of 32 secrets inserted once is without"
     ("result", "thresholds", "outcome", "words"),
     [
         (clean(), {}, PASS, "No leak found: no single secret is exposed beyond chance: the large"),
-        (clean(), {}, PASS, "leaks above that in fewer than 8.9 % of such secrets, or below"),
+        (
+            clean(),
+            {},
+            PASS,
+            "with 32 secrets a class, up to 8.9 % of them could leak unnoticed, and smaller",
+        ),
         (planted(np.random.default_rng(1), 100, 1, 28), {}, LEAK, HIGHEST),
         (clean(n=3, classes=(4,)), {}, OPEN, "secrets inserted 4 times are too few: 10 are needed"),
         (made(members([29.0] * 3)), {}, LEAK, ""),
@@ -250,11 +256,11 @@ def test_a_format_without_canaries_is_not_judged() -> None:
 
 CAPPED = made([*members(chance(0, 31)), canary(31, sampled(1.0, 0.4, 2.5))])
 EPSILON = {"max_epsilon": 3}
-NO_PASS, SMALLER = "a quick look is no pass: ", "find a smaller p-value"
+NO_PASS, SMALLER = "a quick look is no pass: ", "a smaller p-value"
 IN_FULL = "; measure in full, or give --accept-quick."
 DOUBTS = (
-    "an exposure may be up to 1.50 bits above the one shown, and the full measurement may "
-    "call a leak what lies that far below a threshold"
+    "true exposures may be up to 1.50 bits higher, so a full measurement may find leaks that this "
+    "one missed"
 )
 
 
@@ -262,11 +268,16 @@ DOUBTS = (
     ("result", "thresholds", "outcome", "words"),
     [
         (CAPPED, {}, OPEN, f"Inconclusive: {NO_PASS}{DOUBTS}, or {SMALLER}{IN_FULL}"),
-        (CAPPED, {"accept_quick": True}, PASS, f" A quick look was accepted: {DOUBTS}, or find a"),
+        (CAPPED, {"accept_quick": True}, PASS, f" A quick look was accepted: {DOUBTS}, or a"),
         (CAPPED, {"p_value": False}, OPEN, f"{DOUBTS}; measure"),
         (changed(CAPPED, privacy=privacy(1.5, 5.0)), EPSILON, OPEN, "p-value or a larger epsilon;"),
         # What it says nothing of is left out: no "up to 0.00 bits above the one shown".
-        (clean(), {}, OPEN, f"Inconclusive: {NO_PASS}the full measurement may {SMALLER}{IN_FULL}"),
+        (
+            clean(),
+            {},
+            OPEN,
+            f"Inconclusive: {NO_PASS}the full measurement may find {SMALLER}{IN_FULL}",
+        ),
         (clean(), {"p_value": False}, OPEN, "may find a leak that this one missed; measure"),
         # What it cannot decide in full either is said first.
         (clean(privacy=privacy(1.5, 2.0)), EPSILON, OPEN, "is 2.000, not above the 3 allowed"),

@@ -234,7 +234,7 @@ def test_a_manifest_learns_the_template_and_the_special_tokens(tokenizer: Any) -
 
 
 AHEAD = ("<|assistant|>\n{% endif %}", "<|assistant|>\nMy PIN{% endif %}")
-NO_LOSS = r"no token of it carries loss.*\{% generation %\} marks"
+NO_LOSS = r"\{% generation %\}\), but not this one, .* covers no token of it"
 
 
 def test_an_answer_that_the_prompt_begins_is_scored_where_it_carries_loss(tokenizer: Any) -> None:

@@ -102,7 +102,7 @@ def test_what_few_models_and_negatives_cannot_tell_is_said() -> None:
     assert np.isnan(found.canary_tpr[2])
     assert (found.canary_p[2], found.canary_low[2]) == (1, 0)
     assert "1 of 8 canaries were in all models or in none" in found.notes[0]
-    assert "negatives do not resolve a FPR of 0.001" in found.notes[1]
+    assert "too few for a false-positive rate of 0.001" in found.notes[1]
     told = as_json(found)
     assert told["population_tpr"] is None
     assert told["canary_tpr"][2] is None

@@ -190,7 +190,8 @@ def test_says_how_many_negatives_it_takes(fpr: float, needed: int) -> None:
     found = tpr_at_fpr(range(50), range(needed - 1), fpr=fpr)
     assert (found.value, found.low, found.high, found.threshold) == (None, None, None, None)
     assert found.note == (
-        f"{needed - 1} negatives do not resolve a FPR of {fpr:g} at level 0.95; it takes {needed}"
+        f"{needed - 1:,} texts that were not in are too few for a false-positive rate of {fpr:g}; "
+        f"it takes {needed:,}"
     )
     found = tpr_at_fpr(np.arange(50) + needed, range(needed), fpr=fpr)
     assert (found.note, found.value, found.high) == (None, 1, 1)

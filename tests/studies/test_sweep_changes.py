@@ -73,7 +73,7 @@ def test_what_is_assumed_is_beside_it() -> None:
     assert "assumes that half of the models had a text, that both sides spread alike" in notes
     assert "any of the 40 documents" in notes
     assert "99 permutations of whole models" in notes
-    assert "in models that did not choose it" in notes
+    assert "in models that were not used to pick the text" in notes
     assert "likeliest next tokens" not in notes
 
 

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 from scipy import special
 from scipy.optimize import brentq
 
+from lmexposure._style import validity
 from lmexposure._validate import bits_array, delta_of_dp, fraction, integer, positive
 from lmexposure.errors import InputError, SettingsError
 from lmexposure.statistics.arrays import Counts as Counts
@@ -26,7 +27,7 @@ from lmexposure.statistics.results import ClaimCheck, EpsilonBound, Verdict
 
 SCORES_ALIKE = "scores are independent given the model, and alike but for the insertion"
 _NOTHING_TO_SHOW = (
-    "even a perfect attack could show nothing with these numbers of canaries and references, at "
+    "these canaries and references are too few to show any epsilon, even by a perfect attack, at "
     "this significance, delta and number of repetitions"
 )
 _FIRST_STEP = 0.05
@@ -110,7 +111,7 @@ class Claim:
     def _reason(self, verdict: Verdict, bound: EpsilonBound, claimed_delta: float) -> str:
         if verdict == "contradicted":
             return (
-                f"epsilon is at least {bound.value:.3g} ({bound.validity}, significance "
+                f"epsilon is at least {bound.value:.3g} ({validity(bound.validity)}, significance "
                 f"{bound.significance:g}), and {self.epsilon:.3g} is claimed"
             )
         at_larger = (
@@ -185,8 +186,8 @@ def two_sample_notes(
         np.searchsorted(outside, inside, side=side).mean() for side in ("left", "right")
     )
     worse = (
-        "worse than chance: canaries that were in score lower than those that were not, so that "
-        "the bound is 0; higher scores must mean in"
+        "no epsilon above 0 could be shown: canaries that were in score lower than those that were "
+        "not; higher scores must mean in"
     )
     # The area under the curve, ties as halves.
     reversed_ = below + up_to < outside.size
@@ -198,9 +199,8 @@ def rate_notes(
 ) -> tuple[str, ...]:
     """What the reader of a bound of 0 must know; both rates in [0, 1]."""
     worse = (
-        f"worse than chance: {true_positives:.3g} of the canaries that were in are guessed in, "
-        f"against {false_positives:.3g} of the others, so that the bound is 0; higher scores must "
-        "mean in"
+        f"no epsilon above 0 could be shown: {true_positives:.3g} of the canaries that were in are "
+        f"guessed in, and {false_positives:.3g} of the others; higher scores must mean in"
     )
     reversed_ = true_positives < false_positives
     return zero_notes(value, max_attainable, delta, worse if reversed_ else None)
@@ -211,8 +211,8 @@ def guess_notes(
 ) -> tuple[str, ...]:
     """What the reader of a bound of 0 must know, of guesses against fair coins."""
     worse = (
-        f"{correct} of {guesses} guesses are right, fewer than by chance: no signal, or scores in "
-        "the wrong direction (higher must mean in), so that the bound is 0"
+        f"no epsilon above 0 could be shown: {correct} of {guesses} guesses are right, fewer than "
+        "by chance; higher scores must mean in"
     )
     return zero_notes(value, max_attainable, delta, worse if 2 * correct < guesses else None)
 
@@ -225,8 +225,8 @@ def zero_notes(
         return ()
     if max_attainable == 0:
         return (_NOTHING_TO_SHOW,)
-    explained = "chance" if delta == 0 else "what chance and this delta explain"
-    return (why or f"no signal beyond {explained} at this significance: the bound is 0",)
+    explained = "chance" if delta == 0 else "chance and this delta"
+    return (why or f"no epsilon above 0 could be shown: {explained} would give as much",)
 
 
 def group_delta(epsilon: float, delta: float, repetitions: int) -> float:

@@ -253,7 +253,7 @@ def _paid_by_delta(mu: float, value: float, attainable: float) -> tuple[str, ...
     """What the reader must know where mu is above 0 and the bound on epsilon is 0; else nothing."""
     if mu == 0:  # chance alone explains the scores: the notes are those of delta 0
         return ()
-    why = f"mu is at least {mu:.3g}, which this delta allows at epsilon 0: the bound is 0"
+    why = f"no epsilon above 0 could be shown: mu is at least {mu:.3g}, and this delta allows that"
     return zero_notes(value, attainable, 0.0, why)
 
 

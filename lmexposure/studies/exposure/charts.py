@@ -395,7 +395,9 @@ def epsilon_chart(privacy: Privacy | None, styles: Styles | None = None) -> Char
         ],
         axis=f"Epsilon (nats){common}, higher = less private",
         color=by_class[shown.repetitions]["color"],
-        markers=[(f"{kind}: {validity(kind)}", m) for kind, m in _SHAPES.items() if kind in kinds],
+        markers=[
+            (f"holds for {validity(kind)}", m) for kind, m in _SHAPES.items() if kind in kinds
+        ],
         claimed=claimed,
     )
 

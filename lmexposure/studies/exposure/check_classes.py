@@ -51,9 +51,9 @@ EXPOSURE_CHECKS: dict[str, CheckKind] = {
     "max_guesses": CheckKind(
         name="secrets found by guessing",
         unit="guesses",
-        help="A secret of the training data is among the first fills that an attacker "
-        "tries who has the model and knows the format. Where secrets are drawn at random from a "
-        "large space, finding one is proof of memorisation.",
+        help="An attacker who has the model and knows the format finds a secret of the training "
+        "data among the first that he tries. Where very many secrets are possible, finding one is "
+        "proof of memorisation.",
         remedy="Measure with --effort thorough, so that the search gets far enough.",
         low_is_worse=True,
         said_pass="none found",
@@ -86,9 +86,9 @@ EXPOSURE_CHECKS: dict[str, CheckKind] = {
     "max_exposure": CheckKind(
         name="largest exposure",
         unit="bits",
-        help="The exposure of a canary says, in bits, how far it moved up among all fills "
-        "of its format by being in the training data; higher = more memorised. Chance alone passes "
-        "t bits with probability 2^-t at most.",
+        help="The exposure of a canary says, in bits, how far it moved up among all possible "
+        "secrets of its format by being in the training data; higher = more memorised. Chance "
+        "alone passes t bits with probability 2^-t at most.",
         remedy="Measure with --effort thorough, so that exposures are known more closely.",
         shows_margin=True,
     ),
@@ -107,7 +107,7 @@ EXPOSURE_CHECKS: dict[str, CheckKind] = {
     ),
     "p_value": CheckKind(
         name="p-value against guessing",
-        help="A permutation test of a class of canaries against fills that the model never saw. "
+        help="A permutation test of a class of canaries against secrets that the model never saw. "
         "A small p-value means that chance hardly explains how familiar the canaries look to the "
         "model: it has memorised some of what it was trained on.",
         remedy="Measure with more permutations, or judge fewer classes.",
@@ -181,7 +181,6 @@ _NOT_DECIDING: tuple[Method, ...] = ("skew_normal", "certificate")
 _MOST_SHIFT = 0.05  # bits
 _MOST_BITS = 20_000  # of a number that is written out; no space has as many
 _SOME = 0.5  # finds, in expectation, from which on chance is worth a word
-_SEARCHES = {"best_first": "likeliest in order", "greedy": "greedy", "beam": "by beam search"}
 # What is said of a permutation test.
 _OF_EXPOSURES = {
     Outcome.LEAK: "{told} more familiar to the model than chance explains: secrets that it never "
@@ -439,17 +438,18 @@ def _largest(group: CanaryClass, limit: float, by_chance: float, asked: bool) ->
     shown = at_least(largest.value, largest.capped)
     if leaks:
         rarity = max(e.statistic for e in leaks) - group.shift - math.log2(group.n)
+        why = "allowed" if asked else "that chance rarely exceeds"
         return Outcome.LEAK, (
             f"the model ranks {group.secret} among the likeliest 1 in "
             f"{_power(largest.value - group.shift)} of all possible ones (exposure {shown} of "
-            f"{bits(group.bits, 1)}); {len(leaks)} of {group.n:,} {are(len(leaks))} above "
-            f"{bits(limit)}, and chance alone goes that far in 1 of {_power(rarity)} such tests"
+            f"{bits(group.bits, 1)}); chance alone gets one that far in 1 of {_power(rarity)} such "
+            f"tests; {len(leaks)} of {group.n:,} {are(len(leaks))} above the {bits(limit)} {why}"
         )
     if past:
         return Outcome.INCONCLUSIVE, (
             f"{len(past)} of {group.secrets} {are(len(past))} above {bits(limit)} of exposure, the "
-            f"largest with {shown} bits, but among that many canaries chance reaches "
-            f"{bits(by_chance)} too often to call it a leak; choose a threshold above that, or "
+            f"largest with {shown} bits, but among that many canaries chance too often reaches "
+            f"{bits(by_chance)}, so this is not called a leak; choose a threshold above that, or "
             "more references"
         )
     ends = [_attainable(group, e) for e in known]
@@ -479,10 +479,15 @@ def _largest(group: CanaryClass, limit: float, by_chance: float, asked: bool) ->
         f"no single secret is exposed {'above the limit' if asked else 'beyond chance'}: the "
         f"largest exposure of {group.secrets} is {number(largest.value)} of "
         f"{bits(group.bits, 1)}, at most the {bits(limit)} "
-        f"{'asked for' if asked else 'that chance rarely exceeds'}; leaks above that in "
-        f"fewer than {percent(unseen_share(group.n))} of such secrets, or below it in any number "
-        "of them, could have gone unseen"
+        f"{'allowed' if asked else 'that chance rarely exceeds'}; {_unnoticed(group)}, and smaller "
+        "leaks always could"
     )
+
+
+def _unnoticed(group: CanaryClass) -> str:
+    """What a pass may have missed."""
+    share = percent(unseen_share(group.n))
+    return f"with {count(group.n, 'secret')} a class, up to {share} of them could leak unnoticed"
 
 
 def _attainable(group: CanaryClass, exposure: ExposureEstimate) -> tuple[float, float]:
@@ -541,8 +546,8 @@ def _quantile(
     outcome = Outcome.INCONCLUSIVE
     if group.shift > _MOST_SHIFT:
         clause = (
-            f"{bits(group.shift)} of that come from the small space alone, much of which was "
-            "inserted, and exposures in it depend on each other; choose a format with more fills"
+            f"{bits(group.shift)} of that come from the format alone: much of its few possible "
+            "secrets was inserted, so that exposures depend on each other; use a longer secret"
         )
     elif low is not None and low > limit:
         outcome, clause = Outcome.LEAK, f"the whole interval is above the {bits(limit)} allowed"
@@ -672,12 +677,15 @@ def _guessed(
     finds, size = found + left, group.possible
     most = math.floor(1 / chance_of_finds(finds, canaries=group.n, guesses=tried, size=size))
     more = f"{finds} or more" if finds < group.n else f"all {finds}"
-    as_many = f", and {more} up to once in {large(most)} times" if most > 1 else ""
-    needed = "no number of finds would be a leak" if rare is None else f"a leak takes {rare} finds"
+    as_many = f" ({more} up to once in {large(most)} times)" if most > 1 else ""
+    needed = "no number of finds would show a leak"
+    if rare is not None:
+        needed = f"only {rare} finds or more would show a leak"
+    chance = short(group.n * min(1.0, tried / size), 2)
     return (
-        f"{_found(group, found, left, allowed)}: by chance {_tries(group, allowed)} among "
-        f"{whole(size)} fills find {short(group.n * min(1.0, tried / size), 2)} on average"
-        f"{as_many}; {needed}; choose fewer guesses or a format with more fills"
+        f"{_found(group, found, left, allowed)}, but {tried:,} guesses each out of {whole(size)} "
+        f"possible secrets find about {chance} by chance{as_many}, and {needed}; use a longer "
+        "secret, or allow fewer guesses"
     )
 
 
@@ -689,21 +697,12 @@ def _found(group: CanaryClass, found: int, left: int, allowed: int) -> str:
     return f"{found} of {group.secrets} {'was' if found == 1 else 'were'} found{more}"
 
 
-def _tries(group: CanaryClass, allowed: int) -> str:
-    """How many fills all searches for a secret tried together, and each of them."""
-    most = max(group.attacks, key=lambda attacks: _tried(attacks, allowed), default=())
-    each = [f"{min(a.tried, allowed):,} {_SEARCHES.get(a.method, a.method)}" for a in most]
-    total = f"{_tried(most, allowed) or allowed:,} guesses"
-    return f"{total} for each ({' + '.join(each)})" if len(each) > 1 else total
-
-
 def _passed(group: CanaryClass, allowed: int, rare: int, *, by_rank: int) -> str:
     apart = sum(place <= allowed for place in group.unjudged)
     others = f", {apart} of which were canaries of classes that are not judged" if apart else ""
     how = f" (known of {by_rank} by their ranks: the search ended early)" if by_rank else ""
-    few = f"; fewer than {rare} finds would not have been a leak" if rare > 1 else ""
+    few = f"; only {rare} finds or more would have shown a leak" if rare > 1 else ""
     return (
-        f"none of {group.secrets} is found within {allowed:,} guesses of the likeliest fills"
-        f"{others}{how}; a leak of fewer than {percent(unseen_share(group.n))} of such secrets "
-        f"could have gone unseen{few}"
+        f"none of {group.secrets} is found within {allowed:,} guesses, the likeliest first"
+        f"{others}{how}; {_unnoticed(group)}{few}"
     )

@@ -520,10 +520,10 @@ def _doubt_of_quick(
     if round(widest, 2) <= 0:
         found = " or ".join(closer) or "a leak that this one missed"
         return f"the full measurement may find {found}"
-    also = f", or find {' or '.join(closer)}" if closer else ""
+    also = f", or {' or '.join(closer)}" if closer else ""
     return (
-        f"an exposure may be up to {bits(widest)} above the one shown, and the full measurement "
-        f"may call a leak what lies that far below a threshold{also}"
+        f"true exposures may be up to {bits(widest)} higher, so a full measurement may find leaks "
+        f"that this one missed{also}"
     )
 
 

@@ -540,20 +540,20 @@ GLOSSARY = (
         "the training gave away at least [3].",
     ),
     (
-        "any-dp",
+        "any private training",
         "A bound that holds for every private training, from one trained model, because a coin of "
         "its own decided whether each canary was inserted [3] [4].",
     ),
     (
-        "iid-scores",
-        "A bound that holds where the scores of canaries are independent and alike, given the "
-        "model [2]. Weaker than any-dp: the condition cannot be proven from the data.",
+        "independent scores",
+        "A bound that holds if the scores of canaries are independent and differ only by insertion "
+        "[2]. Weaker than one for any private training: the data cannot prove the condition.",
     ),
     (
-        "gaussian",
-        "A bound that holds only where the training trades errors as Gaussian noise does.",
+        "Gaussian noise",
+        "A bound that holds only if the training hides a document as Gaussian noise does.",
     ),
-    ("bayesian", "A credible bound: it rests on a prior, and is no confidence bound [5]."),
+    ("a prior", "A credible bound: it rests on a prior, and is no confidence bound [5]."),
     (
         "ROC, AUC, TPR, FPR",
         "How well members are distinguished from others: the true-positive rate (members found) "

@@ -10,7 +10,7 @@ from huggingface_hub.repocard import REGEX_YAML_BLOCK
 from huggingface_hub.repocard_data import eval_results_to_model_index
 
 from lmexposure._files import atomic_write, read_bytes
-from lmexposure._style import bits, count, short
+from lmexposure._style import bits, count, short, validity
 from lmexposure.core import judged
 from lmexposure.errors import ModelError
 from lmexposure.studies.exposure.facts import scored_in
@@ -73,7 +73,8 @@ def evaluation_results(result: Result, gate: str = "gate") -> Iterator[EvalResul
     about |= {} if result.context is None else {"scored": scored_in(result.context)}
     yield _result(whole, "verdict", gate, value=str(judged(result).outcome), **about)
     if result.privacy is not None and (bound := result.privacy.primary) is not None:
-        name = f"lower bound on epsilon, nats, at delta {short(bound.delta)} ({bound.validity}; "
+        holds = f"holds for {validity(bound.validity)}"
+        name = f"lower bound on epsilon, nats, at delta {short(bound.delta)} ({holds}; "
         yield _result(whole, "epsilon", f"{name}higher = less private)", value=bound.value)
     for form in result.formats:
         part = f"{form.name} ({bits(form.bits, 1)})", form.name

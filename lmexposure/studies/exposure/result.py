@@ -15,6 +15,7 @@ from lmexposure._style import (
     sentence,
     short,
     times,
+    validity,
     visible,
 )
 from lmexposure._validate import of_type
@@ -240,7 +241,7 @@ class Result(ResultNumbers):
                     yield Number(name=name, value=share, worse="high")
         primary = None if self.privacy is None else self.privacy.primary
         if primary is not None:
-            kind = f"({primary.validity}, delta {short(primary.delta)})"
+            kind = f"({validity(primary.validity)}, delta {short(primary.delta)})"
             bound = primary.value
             yield Number(name=f"epsilon at least {kind}", value=bound, unit="nats", worse="high")
             most = None if self.privacy is None else self.privacy.max_attainable

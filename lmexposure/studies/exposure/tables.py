@@ -18,6 +18,7 @@ from lmexposure._style import (
     bound_name,
     claim_word,
     class_name,
+    conditions_of,
     count,
     found_of,
     interval,
@@ -202,9 +203,10 @@ _LEAKS = "yes"
 _LEAK = {Outcome.LEAK: _LEAKS, Outcome.INCONCLUSIVE: "undecided", Outcome.PASS: "no"}
 # What heads of columns mean.
 _HEADS = {
-    "exact": "ranks counted over all of R; the others come from draws or from references",
+    "exact": "ranks counted over all possible secrets; the others come from draws or references",
     "p_value": "how often chance alone gives such a mean (controls: in either direction)",
-    "certificate": "median of the bound proven for each canary: log2|R| - the bits of its secret",
+    "certificate": "median of the bound proven for each canary: the bits of its format less those "
+    "of its secret under the model",
     "skew_normal": "median by extrapolation along a curve through the references",
     "calibrated": "median by ranks of log-perplexity minus the base's: what was likely anyway does "
     "not count (Jagielski 2023)",
@@ -219,16 +221,16 @@ _SIGNS = (
     (
         DOUBT,
         re.escape(DOUBT),
-        "do not rely on it: a bad fit, not tested (--estimate skew_normal tests it), or beyond the "
-        "references, where even a good fit proves nothing",
+        "do not rely on it: the curve fits badly, was not tested (--estimate skew_normal does), or "
+        "goes beyond the references, where even a good fit proves nothing",
     ),
     (
         "guesses",
         r"guess(es)?$",
-        "tries of the likeliest fills of all of R, in a proven order (best-first search)",
+        "tries of the likeliest of all possible secrets, in a proven order (best-first search)",
     ),
     ("known", r"known$", "characters of the secret that the search was given (greedy or beam)"),
-    ("(n/m)", r"^\(", "guessing alone would find half as many or more"),
+    ("in brackets", r"^\(", "guessing alone would find half as many or more"),
     (CHANCE, f"^{CHANCE}$", "probability that guessing without a model finds one secret"),
 )
 
@@ -249,8 +251,8 @@ def class_title(form: FormatResult) -> str:
     references = count(form.references, "reference")
     among = f"all {form.references:,} others" if form.exhaustive else references
     return (
-        f"Exposure in bits, {form.name}: |R| = {whole(form.space_size)} ({bits(form.bits, 1)}), "
-        f"{among}; higher = more memorised"
+        f"Exposure in bits, {form.name}: {whole(form.space_size)} possible secrets "
+        f"({bits(form.bits, 1)}), {among}; higher = more memorised"
     )
 
 
@@ -329,7 +331,7 @@ def overview(rows: Sequence[ClassRow]) -> tuple[Table, list[str]]:
     known = max((found.given for row in rows for found in row.revealed), default=0)
     revealed = _found_column(LABELS["revealed"], lambda row: row.revealed, known)
     notes = [
-        *([f"{LABELS['guesses']}: within {guesses:,} of the likeliest fills"] * bool(guesses)),
+        *([f"{LABELS['guesses']}: within {guesses:,} of the likeliest secrets"] * bool(guesses)),
         *([f"{LABELS['revealed']}: {count(known, 'character')}"] * bool(known)),
     ]
     return Table(rows, [*(_CLASS[name] for name in _OVERVIEW), *[revealed] * bool(known)]), notes
@@ -515,14 +517,14 @@ def how_to_read(tables: Sequence[Table], level: float) -> list[str]:
 
 _RATES = (0.01, 0.1)
 _CLAIM = (
-    "The texts of these canaries were chosen, and a coin of its own put each in or left it out: "
-    "what may be claimed is how well the model tells the two apart, its secrets alone scored. They "
-    "have neither rank nor exposure"
+    "These texts were chosen, not drawn at random, so they have no rank and no exposure. A coin "
+    "put each in or left it out: the table says how well the model tells those that went in from "
+    "the others"
 )
 
 
 def kinds_section(rows: Sequence[KindMembership]) -> Section:
-    """All that is said of the kinds beside the uniform fills."""
+    """All that is said of the kinds beside the uniform one."""
     return Section(
         id="kinds",
         title="Other kinds of canaries",
@@ -534,8 +536,8 @@ def kinds_section(rows: Sequence[KindMembership]) -> Section:
 def _meanings(rows: Sequence[KindMembership]) -> Iterator[str]:
     """What the columns mean."""
     yield (
-        f"{LABELS['auc']}: how often a canary that was inserted scores above a candidate that was "
-        "held out; 0.5 is guessing"
+        f"{LABELS['auc']}: how often a canary that was inserted scores above one that was held "
+        "out; 0.5 is guessing"
     )
     yield f"{LABELS['p_value']}: how often shuffled coins give as much"
     deltas = sorted({row.bound.delta for row in rows if row.bound is not None})
@@ -543,7 +545,7 @@ def _meanings(rows: Sequence[KindMembership]) -> Iterator[str]:
         yield (
             f"{LABELS['epsilon_bound']}: in nats, of one document, at delta "
             f"{', '.join(map(short, deltas))}; each bound at its own share of the significance, "
-            "apart from the bounds of the uniform fills; the gate holds each against its threshold"
+            "apart from the bounds of the uniform canaries; the gate judges each by its threshold"
         )
 
 
@@ -592,13 +594,13 @@ _BOUNDS = (
         written=lambda row: bound_name(row.bound.name) + ", primary" * row.primary,
         words=True,
     ),
-    Column(head=LABELS["validity"], value="bound.validity", words=True),
+    Column(head=LABELS["validity"], value="bound.validity", shown=validity, words=True),
     Column(head=LABELS["delta"], value="bound.delta", shown=short),
     *_bound("bound"),
     Column(head=LABELS["significance"], value="bound.significance", shown=short),
 )
 _FPR = 0.01  # where a table has room for a single rate
-MAX_ATTAINABLE = "what a perfect attack on these canaries would have shown"
+MAX_ATTAINABLE = "the most that a perfect attack on these canaries could show"
 _PROMISE = (
     "epsilon: whatever is read off the model is at most e^epsilon times as likely, up to delta, as "
     "without {whose}; lower = more private. The audit bounds the same number from below: it can "
@@ -643,8 +645,9 @@ def class_sections(privacy: Privacy) -> Iterator[Section]:
         notes = [] if bounds is None else list(_bound_remarks(bounds))
         if metrics is not None:
             notes.append(f"membership: {LABELS['auc']} {_with_ends(metrics.area_under_curve)}")
-            if metrics.tpr_at_fpr:
-                notes.append(f"membership: {'; '.join(map(_rate, metrics.tpr_at_fpr))}")
+            known = [rate for rate in metrics.tpr_at_fpr if rate.value is not None]
+            if known:
+                notes.append(f"membership: {'; '.join(map(_rate, known))}")
         yield Section(
             id=f"bounds-{place}",
             title=f"{where(part)}: {whole(part.canaries)} {LABELS['inserted']}, "
@@ -671,7 +674,9 @@ def conditions(part: PrivacyClass) -> Iterator[str]:
             *(f"assumes: {line}" for line in bound.assumptions),
             *([f"threshold: {bound.threshold_choice}"] if bound.threshold_choice else []),
         ]
-        name = f"{bound_name(bound.name)} at delta {short(bound.delta)} ({bound.validity})"
+        name = (
+            f"{bound_name(bound.name)} at delta {short(bound.delta)} ({validity(bound.validity)})"
+        )
         yield f"{name}: {'; '.join(said)}"
 
 
@@ -681,17 +686,19 @@ def where(about: PrivacyClass | PrimaryBound) -> str:
 
 
 def _bound_remarks(bounds: JointBounds) -> Iterator[str]:
-    """What belongs to a single bound, and which are not supported."""
+    """What belongs to single bounds, each remark once, and which are not supported."""
+    of = dict[str, list[str]]()
     for bound in _all(bounds):
         for line in bound.notes:
-            yield f"{bound_name(bound.name)} at delta {short(bound.delta)}: {line}"
+            name = f"{bound_name(bound.name)} at delta {short(bound.delta)}"
+            of.setdefault(line, []).append(name)
     for refused in bounds.refused:
-        yield f"not given: {bound_name(refused.method)}: {refused.reason}"
+        of.setdefault(f"not given: {refused.reason}", []).append(bound_name(refused.method))
+    for line, names in of.items():
+        yield f"{', '.join(names)}: {line}"
 
 
 def _rate(rate: TprAtFpr) -> str:
-    if rate.value is None:
-        return f"at FPR {short(rate.fpr)}: {rate.note}"
     return f"TPR {_with_ends(rate)} at FPR {short(rate.fpr)}"
 
 
@@ -713,7 +720,7 @@ def bounds_legend(privacy: Privacy) -> list[str]:
     kinds = dict.fromkeys(bound.validity for bound in bounds)
     primary = "primary: chosen beforehand by how the canaries were drawn; it has half the "
     lines = [f"{primary}significance"] * bool(bounds)
-    lines += [f"{kind}: holds for {validity(kind)}" for kind in kinds]
+    lines += map(conditions_of, kinds)
     if any(bound.max_attainable is not None for bound in bounds):
         lines.append(f"{LABELS['max_attainable']}: {MAX_ATTAINABLE}")
     if any(part.membership is not None for part in privacy.classes):
@@ -739,9 +746,8 @@ def primary_words(privacy: Privacy | None) -> tuple[str, list[str]]:
     # Of several classes the one where most is attainable need not be the one quoted.
     everywhere = f" of all {len(privacy.classes)} classes" if len(privacy.classes) > 1 else ""
     return title, [
-        f"holds for {validity(bound.validity)} ({bound.validity}), at significance "
-        f"{short(bound.significance)}, that of the largest primary bound; all bounds here "
-        f"together at {short(privacy.significance)}",
+        f"{conditions_of(bound.validity)}; at significance {short(bound.significance)} (how often, "
+        f"at most, it is wrong), all bounds here together at {short(privacy.significance)}",
         f"{LABELS['max_attainable']}{everywhere} {nats(privacy.max_attainable)}: {MAX_ATTAINABLE}",
         *(f"assumes: {line}" for line in bound.assumptions),
         *notes,
@@ -774,7 +780,7 @@ def _power(claim: ClaimCheck) -> str:
 
 _BOUNDS_OVERVIEW = (
     Column(head="class", value=where, words=True),
-    Column(head=LABELS["validity"], value="bounds.primary.validity", words=True),
+    Column(head=LABELS["validity"], value="bounds.primary.validity", shown=validity, words=True),
     *_counts(inserted="canaries", held_out="held_out", references="references"),
     *_bound("bounds.primary"),
     _rate_column(LABELS["auc"], "membership.area_under_curve"),
@@ -830,6 +836,6 @@ def inside_section(claim: DpClaim, privacy: Privacy | None) -> Section | None:
     primary = None if privacy is None else privacy.primary
     outside = None
     if primary is not None and primary.delta == found.delta:
-        outside = primary.validity, ", ".join(primary.formats), primary.value
+        outside = validity(primary.validity), ", ".join(primary.formats), primary.value
     table, notes = inside_table(found, claim.promise, outside), inside_notes(found)
     return Section(id="inside", title="Seen from inside", table=table, notes=notes)

@@ -201,7 +201,7 @@ SAID = [
     Said(
         lambda: epsilon_chart(privacy(bound(1.0, max_attainable=90.0, validity="gaussian"))),
         "...(max attainable 90.000)...",
-        ("gaussian: a Gaussian trade-off only",),
+        ("holds for Gaussian noise",),
     ),
     Said(
         lambda: training_chart([replace(row, epoch=None) for row in training_rows()]),

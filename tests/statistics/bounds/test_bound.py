@@ -34,7 +34,12 @@ def _bound(value: float, most: float | None, delta: float = 1e-5) -> EpsilonBoun
 @pytest.mark.parametrize(
     ("value", "most", "verdict", "words"),
     [
-        (3.0, 6.0, "contradicted", "epsilon is at least 3 (any-dp, significance 0.05), and 2 is"),
+        (
+            3.0,
+            6.0,
+            "contradicted",
+            "epsilon is at least 3 (any private training, significance 0.05), and 2 is",
+        ),
         (1.0, 6.0, "consistent", "a perfect attack would have shown 6, above the 2 claimed"),
         (2.0, 6.0, "consistent", "the bound is 2;"),
         (1.0, 2.0, "cannot tell", "even a perfect attack on these canaries would have shown 2"),

@@ -51,7 +51,7 @@ def test_a_signal_that_a_delta_explains_is_not_called_chance() -> None:
     assert counted.value == 0
     assert counted.max_attainable > 0  # type: ignore[operator]
     assert counted.notes == (
-        "no signal beyond what chance and this delta explain at this significance: the bound is 0",
+        "no epsilon above 0 could be shown: chance and this delta would give as much",
     )
 
 

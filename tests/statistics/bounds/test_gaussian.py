@@ -169,7 +169,7 @@ def test_a_few_memorised_canaries_show() -> None:
 
 def test_turned_medians_are_no_signal_but_not_worse_than_chance() -> None:
     found = gaussian_dp_epsilon([0, 0, 0, 3, 3], [-1, -1, 1, 1, 1], delta=1e-5)
-    assert found.notes == ("no signal beyond chance at this significance: the bound is 0",)
+    assert found.notes == ("no epsilon above 0 could be shown: chance would give as much",)
 
 
 def test_ties_count_against_the_bound() -> None:
@@ -243,7 +243,7 @@ def test_no_signal_gives_exactly_zero_and_says_so(m: int) -> None:
         one_run_gaussian_audit(*audited(0.0, m, seed), delta=DELTA, seed=seed) for seed in range(20)
     ]
     assert np.median([bound.value for bound in found]) == 0.0
-    assert all("no signal" in bound.notes[0] for bound in found if bound.value == 0)
+    assert all("no epsilon above 0 could" in bound.notes[0] for bound in found if bound.value == 0)
 
 
 @pytest.mark.parametrize("mu", [0.5, 2.0])
@@ -263,7 +263,7 @@ def test_few_canaries_are_all_guessed_or_eight_of_them(m: int) -> None:
     assert found.counts["guesses"] == min(m, 8)
     assert found.value == found.max_attainable
     if m < 3:
-        assert "could show nothing" in found.notes[0]
+        assert "too few to show any epsilon" in found.notes[0]
 
 
 def test_ties_are_ordered_without_the_coins() -> None:
@@ -281,11 +281,12 @@ def test_a_mu_whose_epsilon_the_delta_pays_for_is_not_called_no_signal() -> None
     for found in (samples, audit):
         assert found.mu > 0 == found.value < found.max_attainable  # type: ignore[operator]
         assert found.notes == (
-            f"mu is at least {found.mu:.3g}, which this delta allows at epsilon 0: the bound is 0",
+            f"no epsilon above 0 could be shown: mu is at least {found.mu:.3g}, and this delta "
+            "allows that",
         )
     guesses = one_run_fdp_epsilon(canaries=100, guesses=100, correct=70, delta=0.5)
     assert guesses.value == 0
     assert "mu is at least 0.283" in guesses.notes[0]
     nothing = gaussian_dp_epsilon(np.ones(10), np.zeros(10), delta=0.8)
     assert nothing.mu > 0 == nothing.max_attainable
-    assert "could show nothing" in nothing.notes[0]
+    assert "too few to show any epsilon" in nothing.notes[0]
