@@ -23,6 +23,7 @@ INSTEAD = {
     r"besides": "write: also, too, next to",
     r"soundness": "what must hold before a number counts is a precondition",
 }
+PAGES = tuple(path for path in READ if path.is_relative_to(ROOT / "docs") and path.suffix == ".md")
 # What went with version 0.1 is told of nowhere: not in a module, a page, a help or a message.
 GONE = (
     *("budget_share", "full_at_end", "spent_seconds", "TimeBudget", "PacedScoring"),
@@ -36,6 +37,35 @@ GONE = (
 SHOWN = (
     *(path for path in READ if path.name != "CHANGELOG.md"),
     *sorted((ROOT / "tests" / "golden" / "expected" / "command_line").iterdir()),
+)
+# What a user reads has one word for each thing; in CONTRIBUTING.md what is written instead.
+ONE_WORD = (
+    r"fills?",
+    r"R|\|R\|",
+    r"randomness spaces?",
+    r"cells?",
+    r"windows?",
+    r"populations?",
+    r"render(?:s|ed|ings?)",
+    r"any-dp|iid-scores",
+    r"negatives",
+    r"resolves? (?:a|that|the) (?:FPR|rate)",
+    r"pa(?:id|ys) for",
+)
+# Where such a word is right: flags and names of arguments, keys, other meanings.
+RIGHT = (
+    r"--(?:windows|population)\b",
+    r"\b(?:windows|population|rendering)=",
+    r"leave rendering out",
+    r"context window",
+    r"places of windows",  # a key of what was asked
+    r"ways to fill|fill in the words|to fill its last batch",
+    r"Estimating the population size",  # a title
+    r"sweep population",  # a seed is made of it
+    r"false negatives",
+    r"canaries repetitions population|suffix_tokens windows random_split",  # names of settings
+    r"give \(R, N\): at each of R",
+    r"fill: none",  # of a stylesheet
 )
 # A variable of such a name does not say what it holds.
 NO_NAMES = {"one", "ones"}
@@ -78,6 +108,61 @@ def test_nothing_tells_of_what_is_gone() -> None:
     ]
     assert told == []
     assert re.search(r"(?<![\w-])--candidates", "give --candidates 5")
+
+
+def sentences(text: str) -> Iterator[tuple[int, str]]:
+    """Strings of a module that may be read by a user, each with its line.
+
+    Docstrings are none, but for those of commands: their help is held as it is written out.
+    """
+    tree = ast.parse(text)
+    statements = (node.value for node in ast.walk(tree) if isinstance(node, ast.Expr))
+    docstrings = set(map(id, statements))
+    for node in ast.walk(tree):
+        match node:
+            case ast.Constant(value=str(said)) if " " in said and id(node) not in docstrings:
+                yield node.lineno, said
+
+
+def other_words(text: str) -> list[str]:
+    """What a user would have to learn a second word for."""
+    for right in RIGHT:
+        text = re.sub(right, "", text, flags=re.IGNORECASE)
+    return [
+        found[0]
+        for word in ONE_WORD
+        for found in re.finditer(
+            rf"(?<![\w|])(?:{word})(?![\w|])", text, 0 if "R|" in word else re.IGNORECASE
+        )
+    ]
+
+
+def test_a_user_reads_one_word_for_each_thing() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{line}: {words}"
+        for path in READ
+        if path.suffix == ".py"
+        for line, text in sentences(path.read_text(encoding="utf-8"))
+        if (words := other_words(text))
+    ]
+    help = ROOT / "tests" / "golden" / "expected" / "command_line" / "help.txt"
+    for path in (help, *PAGES):
+        text = re.sub(r"`[^`]*`", "", path.read_text(encoding="utf-8"))  # without names
+        found += [f"{path.name}: {words}"] * bool(words := other_words(text))
+    assert not found, "\n".join(found)
+
+
+def test_other_words_are_found_and_listed() -> None:
+    assert other_words("10,000 fills of |R|, looked up for --windows 3 in a cell") == [
+        "fills",
+        "|R|",
+        "cell",
+    ]
+    text = "def f():\n    '''A fill.'''\n    raise Error(f'no fill {x}')\n"
+    assert [said for _, said in sentences(text)] == ["no fill "]
+    listed = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split("{#words}")[1]
+
+    assert not [word for word in ONE_WORD if not re.search(word, listed.split("##")[0])]
 
 
 def test_withdrawn_words_are_found() -> None:

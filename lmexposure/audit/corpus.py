@@ -209,7 +209,7 @@ def share_warning(
     if not shares:
         return None
     return (
-        f"the canaries are {' and '.join(shares)}: so many change the model, which will remember "
+        f"the canaries are {' and '.join(shares)}: this changes the model, which will remember "
         f"them better than your real model would; {_fewer(settings, above)}, or take more text"
         + ", or leave the witnesses out (witness=False), which the gate then misses"
         * settings.witness
@@ -335,7 +335,9 @@ def _described(
         _refuse_template(settings, "these documents are texts")
         return None
     if wrapping.rendering != "chat":
-        _refuse_template(settings, "no template renders these strings (rendering='chat' does)")
+        _refuse_template(
+            settings, "no template makes these strings (with rendering='chat' one does)"
+        )
     if settings.chat_template is not None:
         template = read_template(settings.chat_template)
         wrapping = replace(wrapping, chat_template=template)

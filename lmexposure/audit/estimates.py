@@ -139,7 +139,7 @@ def _of_canary(
     if scores.certifiable:
         proven = certified_exposure(scores.format.bits, scores.secret_bits[i]).canary(0)
         alike = (
-            f"the fills not scored begin with the same {len(scores.beginning.ids)} tokens as the "
+            f"the secrets not scored begin with the same {len(scores.beginning.ids)} tokens as the "
             f"{scores.bits.size} that were"
         )
         estimates["certificate"] = replace(proven, assumptions=(*proven.assumptions, alike))
@@ -157,7 +157,7 @@ def _score_warnings(scores: FormatScores, search: FormatSearch) -> Iterator[str]
     yield from search.warnings
     if scores.set_aside:
         yield (
-            f"{scores.set_aside} fills that the corpus held before insertion are set aside: not "
+            f"{scores.set_aside} secrets that the corpus held before insertion are set aside: not "
             "drawn, and not counted in any rank"
         )
     if scores.first_unscored:
@@ -371,8 +371,8 @@ def open_warnings(
     """What insertion, settings and training leave open, whatever was measured."""
     if not manifest.corpus.verified:
         yield (
-            "the insertion was not verified: fills that the corpus already held would be taken for "
-            "never inserted, which makes canaries seem less memorised; insert with verification"
+            "the insertion was not verified: secrets that the corpus already held would be taken "
+            "for never inserted, which makes canaries seem less memorised; insert with verification"
         )
     if settings.coarser is not None:
         yield (

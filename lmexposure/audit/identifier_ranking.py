@@ -263,7 +263,7 @@ def _refuse_unknown(lm: TorchModel, form: Format) -> None:
     if lacking:
         raise ModelError(
             f"the tokenizer of model {lm.name!r} has no token for "
-            f"{', '.join(map(ascii, lacking))}, which fills of format {form.name!r} hold; "
+            f"{', '.join(map(ascii, lacking))}, which secrets of format {form.name!r} hold; "
             "leave the format out, or give one whose characters it knows"
         )
 

@@ -49,7 +49,7 @@ _SETTLED = 16.0
 _OVERSTATED = 1e-6
 _OWN_TOKENS = (
     "the tokenizer was made from text that holds them: it spells them in fewer tokens than any "
-    "other text of their form, which makes them likely in a model that read nothing"
+    "other text of their kind, which makes them likely in a model that read nothing"
 )
 
 IN_TOKENIZER = (
@@ -65,8 +65,8 @@ def refuse_kinds_of_run(settings: RunSettings) -> None:
     others = [name for name in settings.kinds if name != UNIFORM]
     if len(others) == len(settings.kinds):
         raise SettingsError(
-            f"kinds={list(settings.kinds)!r} lacks {UNIFORM!r}, whose fills carry the ranks and "
-            "exposures of a run; add it, or use a sweep"
+            f"kinds={list(settings.kinds)!r} lacks {UNIFORM!r}, whose canaries alone have ranks "
+            "and exposures; add it, or use a sweep"
         )
     if others and settings.inclusion_probability is None:
         raise SettingsError(

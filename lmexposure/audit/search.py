@@ -115,7 +115,7 @@ class _Search:
         longest, window = len(space.beginning) + space.longest, task.lm.window
         if window is not None and longest > window:  # many give wrong numbers, and say no word
             raise ModelError(
-                f"fills of format {space.format.name!r} have up to {longest} tokens with their "
+                f"secrets of format {space.format.name!r} have up to {longest} tokens with their "
                 f"context, but the model's context window holds {window}; use a shorter format or "
                 "another model"
             )
@@ -172,14 +172,14 @@ class _Search:
             notes["steps"] = self._steps.slower
         if failure := self._ranks.rescorer.failure:
             notes["float64"] = (
-                "fills that cost nearly the same were told apart by the model as it is, not by a "
+                "secrets that are nearly as likely were told apart by the model as it is, not by a "
                 f"copy in float64, so that ranks are exact up to an empirical margin ({failure})"
             )
         counted = any("exact" in row for row in rows)
         if self._hurried and not counted and not (likeliest is not None and likeliest.proven):
             notes["seconds"] = (
                 f"budget_seconds={self._budget.seconds:g} was too short for the searches to count "
-                "a rank or to find a likeliest fill: exposures are what references, draws and "
+                "a rank or to find a likeliest secret: exposures are what references, draws and "
                 "bounds say of them; give more seconds, or leave it out"
             )
         return FormatSearch(
@@ -208,7 +208,7 @@ class _Search:
                 progress=self._watch_draws,
             )
         except _EndedError:
-            self._stop("drawing of fills", "ranks are those among references")
+            self._stop("drawing of secrets", "ranks are those among references")
             if method == "exact":  # a single step still proves a bound
                 self._walk(rows, list(range(len(rows))), 1)
             return
@@ -226,7 +226,7 @@ class _Search:
         return walked_bits(self._space, self._steps, self._paths)
 
     def _watch_draws(self, done: int, total: int) -> None:
-        self._progress("drawing fills", done, total)
+        self._progress("drawing secrets", done, total)
         # Whoever asked for ranks from draws by name has no other, and gets these.
         if self._settings.estimate != "importance" and done < total and self._end_asked():
             raise _EndedError
@@ -374,7 +374,7 @@ class _Search:
         )
         self._progress("best-first search", self._most, self._most)
         if found.interrupted:
-            self._stop("best-first search", "fewer of the likeliest fills are known")
+            self._stop("best-first search", "fewer of the likeliest secrets are known")
         return found
 
     def _provable(self, asked: int) -> int:

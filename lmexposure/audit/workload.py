@@ -320,7 +320,7 @@ def _search_phases(task: Task, form: Format, length: int, pace: float | None) ->
     compared = _PATHS + sum(c.format == form.name for c in task.manifest.canaries)
     walked = counted + _COPY_STEPS * compared * length
     phase = partial(Phase, kind="stepping", pace=pace, part="search")
-    yield phase(what=f"{form.name}: drawing fills", work=drawn, part="draws")
+    yield phase(what=f"{form.name}: drawing secrets", work=drawn, part="draws")
     if settings.estimate != "importance":
         yield phase(what=f"{form.name}: counting ranks", work=walked, most=most + walked)
     if settings.extraction:

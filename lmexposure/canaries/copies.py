@@ -351,7 +351,7 @@ def check_same(
         "text field": corpus.text_field == layout.schema.name,
         "wrapping": corpus.wrapping == layout.schema.record,
         "choice of constant fields": set(corpus.constant_fields) == set(reading.fields or ()),
-        "choice about existing fills": not manifest.set_aside.keys() & manifest.formats.keys()
+        "choice about existing secrets": not manifest.set_aside.keys() & manifest.formats.keys()
         or reading.existing == "set_aside",
         "number of documents": reading.total in (None, corpus.documents),
         "corpus": not originals or FileCorpus(originals, layout).sha256() == corpus.sha256,

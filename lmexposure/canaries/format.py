@@ -223,7 +223,7 @@ class Format(Checked):
         found = self._readings(text, 0).get(len(text))
         if not found:
             raise FormatError(
-                f"the text ({len(text)} characters) is no fill of format {self.name!r}: "
+                f"the text ({len(text)} characters) is not of format {self.name!r}: "
                 f"{self.template!r}"
             )
         return found[0]
@@ -426,7 +426,7 @@ def _advice(found: Format) -> Iterator[str]:
         yield f"only {found.bits:.1f} bits: exposure cannot go above that"
     if found.may_nest:
         yield (
-            "one fill can lie within another, so that no plan takes it: put literal text before "
+            "one secret can lie within another, so that no plan takes it: put literal text before "
             "and after lists whose entries begin or end with one another"
         )
     if not found.description:

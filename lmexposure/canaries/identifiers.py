@@ -113,7 +113,7 @@ class Identifiers:
         found = list(islice(fresh, n)) if form.size - len(taken) >= n else []
         if len(found) < n:
             raise FormatError(
-                f"format {name!r} has {form.size:,} fills, of which {len(taken):,} are in the "
+                f"format {name!r} has {form.size:,} secrets, of which {len(taken):,} are in the "
                 f"corpus, and {n:,} draws are asked for; ask for fewer, or give a larger format"
             )
         return found

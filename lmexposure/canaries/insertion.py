@@ -148,8 +148,8 @@ def draw(
             f"{n} {fills.named(fills.counts, where)}" for n, fills in refused.items()
         )
         raise CorpusError(
-            f"the corpus already holds fills: {listed}; choose another format, or set these fills "
-            "aside (existing='set_aside')"
+            f"the corpus already holds secrets of this format: {listed}; choose another format, or "
+            "set these secrets aside (existing='set_aside')"
         )
     set_aside = {name: tuple(sorted(fills.counts)) for name, fills in found.items()}
     return draw_plan(plan, documents=scan.documents, set_aside=set_aside), set_aside
@@ -336,7 +336,7 @@ def check_inserted(
             )
     for name, strange in strange_fills(entries, fills, set_aside).items():
         raise CorpusError(
-            f"fills of format {name!r} that the manifest does not have are in the corpus "
+            f"secrets of format {name!r} that the manifest does not have are in the corpus "
             f"{fills[name].named(strange, 'line or record')}; insert again into the original corpus"
         )
 

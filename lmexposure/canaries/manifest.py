@@ -184,7 +184,7 @@ class Manifest:
             return self
         if not kept:
             raise ManifestError(
-                f"the manifest holds no uniform fills, which alone have ranks and exposure, but "
+                f"the manifest holds no uniform canaries, which alone have ranks and exposure, but "
                 f"{', '.join(self.formats)}; insert with the kind {UNIFORM} beside these, or use "
                 "lmexposure sweep"
             )
@@ -402,6 +402,4 @@ def check_texts(formats: Mapping[str, Format], entries: Sequence[Canary]) -> Non
     for entry in entries:
         form = formats[entry.format]
         if entry.index >= form.size or form.text(entry.index) != entry.text:
-            raise ManifestError(
-                f"the text of {entry.id} is not the fill of its index; insert again"
-            )
+            raise ManifestError(f"the text of {entry.id} is not that of its index; insert again")

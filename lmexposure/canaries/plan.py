@@ -211,9 +211,9 @@ class Plan(Checked):
         for form in self.formats:
             if form.may_nest:  # with a canary, a fill within it would be inserted as well
                 raise PlanError(
-                    f"one fill of format {form.name!r} can lie within another ({form.template!r}); "
-                    "put literal text before and after lists whose entries begin or end with one "
-                    "another"
+                    f"one secret of format {form.name!r} can lie within another "
+                    f"({form.template!r}); put literal text before and after lists whose entries "
+                    "begin or end with one another"
                 )
             if self.witness and form.name == WITNESS.name:
                 raise PlanError(
@@ -474,6 +474,6 @@ def _check_apart(formats: Sequence[Format], drawn: Sequence[Canary]) -> None:
                         f"out, or {apart}"
                     )
                 raise PlanError(
-                    f"canary {canary.id} contains a fill of format {form.name!r}; give "
+                    f"canary {canary.id} contains a secret of format {form.name!r}; give "
                     f"{form.name!r} a text of its own around its holes, or {apart}"
                 )

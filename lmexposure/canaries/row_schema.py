@@ -145,9 +145,9 @@ class RowSchema:
         for name, found in count_fills(formats, [(1, around)], whole_lines=False).items():
             if found.counts:
                 raise CorpusError(
-                    f"the other turns or constants of the canaries' records hold a fill of format "
-                    f"{name!r}, which would go in with each of them; change the text of the other "
-                    "turn, of the system or of the constants"
+                    f"the other turns or constants of the canaries' records hold a secret of "
+                    f"format {name!r}, which would go in with each of them; change the text of the "
+                    "other turn, of the system or of the constants"
                 )
 
     def _check_record(self, number: int, row: Any) -> None:
@@ -223,7 +223,7 @@ def _check_chat(
     changing = [name for name in _CHANGING if _holds(constants.get(name))]
     if changing:
         raise CorpusError(
-            f"{changing[0]!r} is given to the canaries' records, by which they would be rendered "
+            f"{changing[0]!r} is given to the canaries' records, which the template would write "
             "otherwise than they are scored; leave it out of fields"
         )
     images = [name for name in _IMAGES if _holds(row.get(name))]

@@ -220,8 +220,9 @@ class InsertionStep:
             strange = fills.counts.keys() - set(self.manifest.set_aside.get(name, ()))
             if strange:
                 raise CorpusError(
-                    f"the corpus already holds fills: {name} {fills.named(strange, 'document')}, "
-                    "counted from 0; choose another format, or leave these documents out"
+                    f"the corpus already holds secrets of this format: {name} "
+                    f"{fills.named(strange, 'document')}, counted from 0; choose another format, "
+                    "or leave these documents out"
                 )
 
 

@@ -174,14 +174,16 @@ class Wrapping(Checked):
         if self.rendering == "text" and not self.strings and self.form != "text":
             raise SettingsError(
                 f"rendering='text' is for records of strings; those of form={self.form!r} are "
-                "messages, which a chat template renders: leave rendering out"
+                "messages, of which a chat template makes texts: leave rendering out"
             )
         if self.rendering == "text" and self.system is not None:
-            raise SettingsError("system is for chats, which a template renders; leave it out")
+            raise SettingsError(
+                "system is for chats, of which a template makes texts; leave it out"
+            )
         if self.rendering == "text" and self.loss == "assistant":
             raise SettingsError(
                 "loss='assistant' asks a chat template for the answers: say rendering='chat' "
-                "if one rendered these strings, else loss='completion' or loss='all'"
+                "if one made these strings, else loss='completion' or loss='all'"
             )
 
     def _check_fields(self) -> None:

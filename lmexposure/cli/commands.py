@@ -120,11 +120,11 @@ COMMANDS = (
             flag("documents", int, least=1, panel=OTHER): "The number of documents; it is "
             "checked, and - then needs no temporary file.  [default: counted]",
             flag("verify", bool, word="--verify/--no-verify", default=True, panel=OTHER): "Search "
-            "the corpus for fills, hash it and check what was written; without it, nothing can "
+            "the corpus for secrets, hash it and check what was written; without it, nothing can "
             "be resumed.",
             flag("tokenizer", panel=OTHER): "Of chats, the tokenizer of the training, a "
             "directory or hub name: the rows are looked at before anything is written, and the "
-            "manifest says by which chat template they are rendered.  [default: neither]",
+            "manifest says which chat template makes them.  [default: neither]",
             switch("dry_run"): "Only say what would be done.",
         },
         examples="""
@@ -249,7 +249,7 @@ COMMANDS = (
         # on the whole corpus, 64 models of each, at 3 % more loss than without a defence
         corpus.txt --methods goldfish,selena --target 1.03 --entire --out defences/all
         """,
-        help="""Compare defences on CORPUS: as useful as each other, what does each still show?
+        help="""Compare defences on CORPUS: as useful as each other, how much does each give away?
 
         The settings of each method are searched first, on other canaries and seeds; then many
         models of each are trained with the same canaries, and attacked in every way that fits.
@@ -439,9 +439,9 @@ COMMANDS = (
         """,
         help="""Train an LSTM on users of CORPUS in a federated way, and attack its rounds.
 
-        Clients' updates are clipped as a whole and summed with noise, which promises an epsilon to
-        each user. A crafted canary is put into mock rounds by coins; what it shows is a lower
-        bound, beside the promise, of each attacked round and of the training.
+        Each client's update is clipped, and noise is added to their sum, which promises each user
+        an epsilon. A crafted canary takes part in mock rounds at random: what it shows is a lower
+        bound on epsilon, of each attacked round and of the training, to hold against the promise.
         """,
         shows=True,
     ),
@@ -481,7 +481,7 @@ COMMANDS = (
     ),
     Command(
         "demo",
-        "The whole test on text that Python carries.",
+        "The whole test on text that comes with Python.",
         work.demo,
         {
             **out_flag(
@@ -512,12 +512,12 @@ COMMANDS = (
     ),
     Command(
         "formats show",
-        "Show a format in full, with a few fills of it.",
+        "Show a format in full, with a few secrets of it.",
         judging.show_format,
         {
             argument("name"): "A shipped format, or a .toml file.",
-            flag("samples", int, default=3, least=0): "Number of fills to print.",
-            flag("seed", int, default=0, least=0): "Seed of the fills.",
+            flag("samples", int, default=3, least=0): "Number of secrets to print.",
+            flag("seed", int, default=0, least=0): "Seed of the secrets.",
         },
     ),
     Command(

@@ -87,7 +87,7 @@ def insert(
     _say_inserted(manifest, inserted, settings, tell)
     if not verify:
         warn(
-            "not verified: the corpus was not searched for fills that it already held, and what "
+            "not verified: the corpus was not searched for secrets that it already held, and what "
             "was written was not read back; the same command cannot resume it"
         )
     tell(f"manifest  {out / 'manifest.json'}  (holds the secrets; keep it apart from the corpus)")
@@ -138,7 +138,7 @@ def _say_inserted(
             "show only where the model leaks"
         )
     for name, indices in manifest.set_aside.items():
-        tell(f"set aside {len(indices):,} fills of {name} that the corpus already held")
+        tell(f"set aside {len(indices):,} secrets of {name} that the corpus already held")
 
 
 def say_records(
@@ -256,12 +256,12 @@ def _dry_run(corpus: list[str], settings: "RunSettings") -> None:
             ("canaries, controls", f"{about}{would.canaries:,}, {would.controls:,}"),
             *held_out,
             *(
-                (f"set aside, {name}", f"{n:,} fills that the corpus already holds")
+                (f"set aside, {name}", f"{n:,} secrets that the corpus already holds")
                 for name, n in would.set_aside.items()
                 if n
             ),
             *(
-                (f"fills left, {name}", f"{n:,} for references")
+                (f"secrets left, {name}", f"{n:,} for references")
                 for name, n in would.references.items()
             ),
         ]
@@ -277,8 +277,8 @@ def _warn_of_kinds(settings: "RunSettings") -> None:
     chosen = [name for name in settings.kinds if name != UNIFORM]
     if chosen and not settings.uniform_formats:
         warn(
-            f"no fills of the kind {UNIFORM} go in, whatever the formats: lmexposure measure needs "
-            f"some beside {', '.join(chosen)}; add --kind {UNIFORM}"
+            f"no canaries of the kind {UNIFORM} go in, whatever the formats: lmexposure measure "
+            f"needs some beside {', '.join(chosen)}; add --kind {UNIFORM}"
         )
     if chosen and settings.inclusion_probability is None:
         warn(
@@ -338,7 +338,7 @@ def _print(count: "CorpusCount") -> None:
     _named("not as inserted, found of expected", changed)
     _named("never inserted, but found", _counted(count.uninvited))
     for name, places in count.strange_places.items():
-        say(f"fills of {name} that are not of the manifest: {places}")
+        say(f"secrets of {name} that are not of the manifest: {places}")
     _named("cut at the border of two pieces, and not counted", _counted(count.cut))
     say("all is there as it was inserted" if count.as_inserted else "NOT as it was inserted")
 

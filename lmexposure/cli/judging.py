@@ -349,10 +349,10 @@ def epsilon(  # noqa: PLR0913 - a command
 
 
 def dp_report(training: Path, each: Path | None) -> None:
-    """Show how the epsilons of single documents lie, ex post, beside the claim for all.
+    """Show the epsilon of each document after the training, beside the one claimed for all.
 
-    A claim is of the worst document; the same noise hides most documents better. These numbers
-    are of the gradients that the training had. They are private, and no promise.
+    A claim covers the worst document; the same noise hides most documents better. These numbers
+    come from the training's own gradients: keep them private; they promise nothing.
     """
     from lmexposure.core import as_csv
     from lmexposure.studies import DocumentPrivacy
@@ -391,7 +391,7 @@ def settings(command: str | None) -> None:
 
 
 def formats(context: typer.Context) -> None:
-    """List the formats that ship, with the size of their randomness space."""
+    """List the formats that ship, with how many secrets each has."""
     if context.invoked_subcommand is not None:
         return
     from lmexposure.canaries import shipped_formats
@@ -404,11 +404,11 @@ def formats(context: typer.Context) -> None:
 
 
 def show_format(name: str, samples: int, seed: int) -> None:
-    """Show a format in full, with a few fills of it."""
+    """Show a format in full, with a few secrets of it."""
     from lmexposure.canaries import load_format
 
     form = load_format(name)
-    fills = form.sample(min(samples, form.size), seed=seed)
+    secrets = form.sample(min(samples, form.size), seed=seed)
     print_pairs(
         [
             ("name", form.name),
@@ -417,7 +417,7 @@ def show_format(name: str, samples: int, seed: int) -> None:
             ("source", form.source),
             ("size", str(form.size)),
             ("bits", number(form.bits)),
-            *(("fill", form.text(index)) for index in fills),
+            *(("example", form.text(index)) for index in secrets),
         ]
     )
 
@@ -434,4 +434,4 @@ def check_format(file: Path) -> None:
     form = found.format
     if form is None:
         raise FormatError(f"{file} cannot be used as a format; mend what is named above")
-    say(f"sound    {form.name}: {whole(form.size)} fills, {bits(form.bits)}")
+    say(f"sound    {form.name}: {whole(form.size)} possible secrets, {bits(form.bits)}")

@@ -310,11 +310,11 @@ def _only(out: Path, numbers: tuple[int, ...]) -> None:
 
 
 def dp_check(corpus: list[str], manifest: Path | None, settings: RunSettings) -> None:
-    """Check the private training of a model on a corpus; exit code 1 where it is wrong.
+    """Check the private training of a model on a corpus; exit code 1 if it is wrong.
 
     Takes the settings of `lmexposure train --method dp-sgd`, and looks at two dozen steps of it:
-    gradients of single documents, clipping, noise, coins, accountant, weights. What could not be
-    looked at is exit code 2. Of a training of your own with Opacus, call
+    gradients of single documents, clipping, noise, coins, accountant, weights. Exit code 2:
+    something could not be checked. For a training of your own with Opacus, call
     lmexposure.dp_check(model, optimizer, loader).
     """
     begin(reading(corpus))

@@ -439,7 +439,7 @@ class Thresholds(Settings):
     max_worst_tpr: float | None = setting(
         None,
         "of a sweep: largest share of the models with a text that may give it away; of defences: "
-        "of the canaries that the strongest attack may find under the best one",
+        "largest share of the canaries that the strongest attack may find under the best one",
         rule=_RATE,
         usual="what chance explains",
     )
@@ -459,7 +459,7 @@ class Thresholds(Settings):
     )
     max_extractable: float | None = setting(
         None,
-        "of memorised text: largest share of windows that may come out within the tries",
+        "of memorised text: largest share of passages that the tries may reproduce",
         rule=_RATE,
         usual="any",
     )

@@ -165,8 +165,8 @@ _ALL = (
     ),
     Defence(
         name=SELENA,
-        meaning="of each row only models teach that never saw it",
-        promises_not="a row with a near copy, for that one's teachers did see it",
+        meaning="a text is taught only by models that never saw it",
+        promises_not="a text with a near copy, whose teachers did see it",
         training={"method": SELENA},
         knob=_STEPS,
     ),

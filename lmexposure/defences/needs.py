@@ -22,7 +22,7 @@ def paid_level(level: float, classes: int, *, goldfish: bool, methods: int) -> f
 
 
 def check_models(settings: DefencesSettings) -> None:
-    """Refuse a FPR that the cells of one class would not resolve, when its choice is paid for."""
+    """Refuse a FPR that one class is too small for, when its choice is paid for."""
     sweep, run = settings.sweep, settings.sweep.run
     texts = run.per_class
     others = sum(kind != UNIFORM for kind in run.kinds)
@@ -33,8 +33,8 @@ def check_models(settings: DefencesSettings) -> None:
     needed = models_needed(settings.fpr, texts, level=level)
     if sweep.models < needed:
         raise SettingsError(
-            f"models={sweep.models} with {count(texts, 'canary', 'canaries')} of a class do not "
-            f"resolve a FPR of {settings.fpr:g} when the choice among all attacks and "
-            f"{count(methods, 'method')} is paid for; it takes {needed:,} models, more canaries, "
-            "or fewer methods"
+            f"models={sweep.models} with {count(texts, 'canary', 'canaries')} a class are too few "
+            f"for a false-positive rate of {settings.fpr:g} when the choice among all attacks and "
+            f"{count(methods, 'method')} is corrected for; it takes {needed:,} models, more "
+            "canaries, or fewer methods"
         )

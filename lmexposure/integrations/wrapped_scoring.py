@@ -67,7 +67,7 @@ def encode_wrapped(
     # Where two texts are written alike, no rank could tell them apart.
     if len({tuple(text.ids) for text in wrapped}) < len(set(texts)):
         raise ModelError(
-            "the tokenizer gives two different fills the same tokens; use a format whose "
+            "the tokenizer gives two different secrets the same tokens; use a format whose "
             "characters it keeps"
         )
     return wrapped

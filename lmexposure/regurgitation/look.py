@@ -163,8 +163,8 @@ class _Look:
         length = chosen.prefix_tokens + chosen.suffix_tokens + len(lead)
         if limit and length > limit:
             raise ModelError(
-                f"a window has {length} tokens ({chosen.prefix_tokens} + {chosen.suffix_tokens}), "
-                f"and {self.model.name!r} reads {limit} at once; give shorter windows "
+                f"a passage has {length} tokens ({chosen.prefix_tokens} + {chosen.suffix_tokens}), "
+                f"and {self.model.name!r} reads {limit} at once; ask for shorter ones "
                 "(prefix_tokens=..., suffix_tokens=...)"
             )
 

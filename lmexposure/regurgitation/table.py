@@ -116,7 +116,7 @@ def _within(text: Encoded, limit: int | None, number: int) -> Encoded:
     ids, first = text.ids[cut:], text.scored_from - cut
     if not 1 <= first < len(ids):
         raise ModelError(
-            f"window {number} has no token that the reference model could be asked for within "
+            f"passage {number} has no token that the reference model could be asked for within "
             f"{'its text' if limit is None else f'the {limit} tokens that it reads at once'}; give "
             "other lengths (prefix_tokens=..., suffix_tokens=...)"
         )
@@ -361,7 +361,7 @@ class Evidence:
         mine = self.own.windows.of_document(number)
         out, long = self.own.comes_out[mine], run is not None and run.tokens >= least
         if not out.any() and not long:
-            return "no", "no window comes out, and no run is as long as a suffix"
+            return "no", "no passage of it is reproduced, and no run is as long as a suffix"
         if self.base is not None:
             known = self.base.comes_out[mine]
             followed = self.base_runs[number] or 0
@@ -429,7 +429,7 @@ def warnings_of(evidence: Evidence, *, same_model: bool, worse: bool) -> Iterato
         length = settings.prefix_tokens + settings.suffix_tokens
         yield (
             f"{count(own.windows.too_short, 'document')} of {own.windows.distinct:,} have fewer "
-            f"than {length} tokens, and so no window"
+            f"than {length} tokens: too short to be asked for"
         )
     if same_model:
         yield "the reference model has the same weights as the model: it is no control"

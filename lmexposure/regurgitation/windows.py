@@ -112,8 +112,8 @@ def read_windows(
     for reading, some in zip(readings, chosen, strict=True):
         if not some.size:
             raise CorpusError(
-                f"none of the {most:,} windows that were drawn is of {reading.name}; give more "
-                "windows (windows=...)"
+                f"none of the {most:,} passages that were drawn is of {reading.name}; ask for more "
+                "(windows=...)"
             )
     found = [
         reading.windows(*some) for reading, *some in zip(readings, documents, chosen, strict=True)
@@ -214,10 +214,10 @@ class _Reading:
         if not any(counts):
             length = settings.prefix_tokens + settings.suffix_tokens
             raise CorpusError(
-                f"no document of {name} has a window: the longest has {longest:,} tokens, and a "
-                f"window takes {settings.prefix_tokens} + {settings.suffix_tokens} = {length}; "
-                "give shorter ones (prefix_tokens=..., suffix_tokens=...), or another layout "
-                "(layout=...), in which documents are longer, such as paragraphs"
+                f"every document of {name} is too short: the longest has {longest:,} tokens, and a "
+                f"passage takes {settings.prefix_tokens} + {settings.suffix_tokens} = {length}; "
+                "ask for shorter ones (prefix_tokens=..., suffix_tokens=...), or give another "
+                "layout (layout=...), in which documents are longer, such as paragraphs"
             )
         return cls(
             corpus=corpus,

@@ -325,7 +325,7 @@ class RankSearch:
         open_fills += tally.unsettled(i)
         if not open_fills and (own not in others or place - 1 < planted):
             raise MarginError(
-                f"the walk missed fills that cost {bits:.3f} bits or less: its error is above the "
+                f"the walk missed secrets of {bits:.3f} bits or less: its error is above the "
                 f"margin of {self.margin.bits:.3g} bits; search in float32, or on the CPU"
             )
         most = min(place + open_fills, self._space.size)

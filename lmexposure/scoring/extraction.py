@@ -496,7 +496,7 @@ class Extractor:
         state = self._language.read(self._language.start, beginning.encode())
         if state is None:
             raise InputError(
-                f"no fill of format {self.format.name!r} begins with the {len(beginning)} "
+                f"no text of format {self.format.name!r} begins with the {len(beginning)} "
                 "characters given; give a beginning of one of its texts"
             )
         known = self._lead + beginning

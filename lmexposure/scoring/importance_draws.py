@@ -164,8 +164,8 @@ def _level(
 ) -> Level:
     if (children.ends & ~children.leaf).any():
         raise InputError(
-            "one fill of the format begins another, so fills cannot be drawn token by token; use a "
-            "format whose entries do not begin with one another, or estimate='sampled'"
+            "one secret of the format begins another, so secrets cannot be drawn token by token; "
+            "use a format whose entries do not begin with one another, or estimate='sampled'"
         )
     refuse_nan(bits, nodes.paths.shape[1])
     costs = nodes.costs[children.rows] + np.minimum(bits, _IMPOSSIBLE)

@@ -140,8 +140,8 @@ def near_verbatim(
     search = search or NearSearch()
     if not len(prefix) or len(suffix) <= search.distance:
         raise InputError(
-            f"a window of {len(prefix)} and {len(suffix)} tokens: one has to be in front, and more "
-            f"than distance={search.distance} in the suffix; give longer windows"
+            f"a passage of {len(prefix)} and {len(suffix)} tokens: one has to be in front, and "
+            f"more than distance={search.distance} in the suffix; give longer ones"
         )
     found = _Search(
         distance_to(suffix, search.distance, search.metric),

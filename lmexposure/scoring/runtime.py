@@ -179,7 +179,7 @@ class Shortage:
             return ""
         return (
             f"memory ran out with {self.too_many:,} texts at a time; {self.enough:,} were computed "
-            "at a time, which is slower; numbers change by rounding, and where fills were drawn, "
+            "at a time, which is slower; numbers change by rounding, and where secrets were drawn, "
             "as by another seed"
         )
 

@@ -318,7 +318,7 @@ class _Reader:
         text = self._texts.format.text(0)
         inside = text[: max(0, begun - len(lead))]
         state = self._language.advance(self._language.start, inside)
-        assert state is not None, "a fill's beginning is viable"
+        assert state is not None, "a text's beginning is viable"
         read = (lead + text)[:begun].encode()
         cuts = frozenset(cut for cut in self._texts.cuts(text) if cut < len(read))
         memory: tuple[str, ...] = ()

@@ -72,7 +72,7 @@ class EncodedSample:
             return self._indices[tuple(row)]
         # The last token may end inside a character of what follows the fill.
         found = self.format.longest_at(spelled.decode(errors="ignore"), len(self.lead))
-        assert found is not None, "a whole path spells a fill"
+        assert found is not None, "a whole path spells a text"
         return found[1]
 
     @cached_property
@@ -236,7 +236,7 @@ def lead_of(sample: EncodedSample) -> str:
     if sample.lead is None:
         raise NotApplicable("it does not keep the text as it is")
     if sample.around.trail and sample.format.may_nest:
-        raise NotApplicable("one fill may begin another, and text follows them")
+        raise NotApplicable("one secret may begin another, and text follows them")
     return sample.lead
 
 
@@ -260,7 +260,7 @@ class _Windows:
         sample = self._sample
         begun = sample.vocabulary.spelled(sample.ids[sample.before :]) or b""
         start = self._texts.read(self._texts.start, begun)
-        assert start is not None, "the shared tokens begin a fill"
+        assert start is not None, "the shared tokens begin a text"
         memory = tuple(sample.ids[sample.before :][-self._memory :])
         numbers = {(start, memory): 0}
         nodes: list[tuple[int, list[int], bytes]] = [(start, sample.ids, begun)]

@@ -60,7 +60,7 @@ class TokenSpace:
         self._cached = 0
         counted = self._graph.count(self._graph.root)
         if counted != self.size:
-            raise NotApplicable(f"it gives {counted} paths for {self.size} fills")
+            raise NotApplicable(f"it gives {counted} paths for {self.size} secrets")
         # root: the state behind them
         # beginning: the tokens that all paths share: start token, context, text before the first
         # difference; at least one
@@ -69,7 +69,7 @@ class TokenSpace:
         self.longest = self._graph.longest(self.root)  # most tokens of a path behind `beginning`
         rows = sample.rows + sample.encode(built.examples[:_MOST_EXAMPLES])
         if not all(map(self._holds, rows)):
-            raise NotApplicable("it does not give some fills the tokens of their encoding")
+            raise NotApplicable("it does not give some secrets the tokens of their encoding")
         # how it is known that the paths are right
         self.proof = TokenProof(rule=built.rule, counted=counted, looked_up=len(rows))
 
@@ -104,7 +104,7 @@ class TokenSpace:
             behind = self._graph.step(state, token)
             if behind is None:
                 raise InputError(
-                    f"token {place} of {len(ids)} leads out of the fills of format "
+                    f"token {place} of {len(ids)} leads out of the secrets of format "
                     f"{self.format.name!r}; give a beginning of some `path`"
                 )
             state = behind
@@ -116,7 +116,7 @@ class TokenSpace:
         end = [self.root, *self.states(ids)][-1]
         if not self.complete(end):
             raise InputError(
-                f"the {len(ids)} tokens are no whole fill of format {self.format.name!r}; go on "
+                f"the {len(ids)} tokens are no whole text of format {self.format.name!r}; go on "
                 "along `continuations` to a state that is complete"
             )
         return self._sample.index([*self.beginning, *ids])
@@ -191,9 +191,9 @@ def token_space(
             )
         return space
     raise ModelError(
-        f"no rule tells which tokens spell the fills of format {format.name!r} "
+        f"no rule tells which tokens spell the secrets of format {format.name!r} "
         f"({'; '.join(reasons)}); use sampled references, or a format of at most "
-        f"{_MOST_ENUMERATED} fills"
+        f"{_MOST_ENUMERATED} secrets"
     )
 
 

@@ -170,7 +170,7 @@ def score_windows(
     pass over it.
     """
     if not windows:
-        raise InputError("no windows to score; give at least one")
+        raise InputError("no passages to score; give at least one")
     model = module_of(model)
     with evaluation_mode(model):
         reading = _WindowPass(model, rule or DecodingRule())

@@ -81,8 +81,8 @@ def coin_notes(included: Flags) -> tuple[str, ...]:
     if _all_alike(included.sum(axis=0), models):
         notes.append(
             "every canary is in the same number of models, so that a model's coins follow from the "
-            "other models' coins; toss each cell's coin by itself, or give these scores to no "
-            "bound that needs independent coins"
+            "other models' coins; toss each canary's coin in each model by itself, or give these "
+            "scores to no bound that needs independent coins"
         )
     if _all_alike(included.sum(axis=1), canaries):
         notes.append(

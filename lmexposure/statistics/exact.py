@@ -20,21 +20,21 @@ _RANKS, _PLACES = ("rank_low", "rank_high"), ("place_low", "place_high")
 # A lower bound is at most its upper one, and a rank at most its place: else a count is wrong.
 _ORDERED = (_RANKS, _PLACES, *zip(_RANKS, _PLACES, strict=True))
 _CERTIFIED = (
-    "every fill shares the token prefix before the scored part",
+    "every possible secret shares the token prefix before the scored part",
     "secret_bits is the model's own probability of all tokens after that prefix",
 )
 _COUNTED = (
-    "every fill of the randomness space was counted once, or left open, by its cost under the "
-    "model; the canary is one of them",
-    "ties count against the canary; excluded fills (inserted canaries, fills set aside) count for "
-    "`place`, not for `rank`",
+    "every possible secret was counted once, or left open, by its bits under the model; the "
+    "canary's is one of them",
+    "ties count against the canary; excluded secrets (inserted or set aside) count for `place`, "
+    "not for `rank`",
 )
 _PROVEN = (
     "the search's margin covers the error of its arithmetic: what lies within it was scored again "
     "in float64"
 )
 _EMPIRICAL = (
-    "the search's margin was measured on a sample of fills, so that it covers the error of its "
+    "the search's margin was measured on a sample of secrets, so that it covers the error of its "
     "arithmetic as far as the sample shows"
 )
 
@@ -167,7 +167,7 @@ def exact_exposure(
         for i, (a, b) in enumerate(zip(counts[below], counts[above], strict=True)):
             if a > b:
                 raise InputError(
-                    f"{below}[{i}]={a} must be at most {above}[{i}]={b}: count the fills again"
+                    f"{below}[{i}]={a} must be at most {above}[{i}]={b}: count the secrets again"
                 )
     measured = np.asarray(empirical, dtype=bool)
     if measured.shape not in ((), (n,)):

@@ -26,16 +26,16 @@ from lmexposure.statistics.intervals import binomial_interval
 from lmexposure.statistics.results import Estimate
 from lmexposure.statistics.skew_normal import SkewNormalExposure, skew_normal_exposure
 
-_SAME_SCORING = "canary and references are fills of one format, scored in the same way"
+_SAME_SCORING = "canary and references are of one format, scored in the same way"
 _SAMPLED = (
     _SAME_SCORING,
-    "references are drawn uniformly, without replacement, from the fills never inserted",
+    "references are drawn uniformly, without replacement, from the secrets never inserted",
     "the interval (Clopper-Pearson) holds for one canary, not for all of them jointly",
 )
-_EXACT = (_SAME_SCORING, "the references are all fills that were never inserted")
+_EXACT = (_SAME_SCORING, "the references are all secrets that were never inserted")
 _UNLIKELY = 1e-3  # by chance, for scores in their right order
 _ASSUMPTIONS = (
-    "canary and references are fills of one format, scored in the same way under both models",
+    "canary and references are of one format, scored in the same way under both models",
     "the base model never saw the canaries",
 )
 
@@ -81,7 +81,7 @@ class SampledExposure:
         capped = bool(self.capped[i])
         warnings = [_cap_warning(self.references)] if capped else []
         if not math.isfinite(self.high[i]):
-            warnings.append("no upper bound: the size of the randomness space was not given")
+            warnings.append("no upper bound: the number of possible secrets was not given")
         return Estimate(
             method=self.method,
             value=finite_or_none(self.value[i]),
@@ -146,11 +146,11 @@ def _check_space(space_size: int | None, references: int, exhaustive: bool) -> N
         if references >= space_size:
             raise SettingsError(
                 f"space_size={space_size} must be above the {references} references: they are "
-                "different fills, and the canary is one more; give each reference once"
+                "different secrets, and the canary is one more; give each reference once"
             )
     elif exhaustive:
         raise SettingsError(
-            "exhaustive=True needs space_size, the number of all fills of the format"
+            "exhaustive=True needs space_size, the number of all secrets of the format"
         )
 
 

@@ -41,12 +41,12 @@ _SLACK = 0.5  # bits by which rounding may lift a weight above its bound; a wron
 _ASSUMPTIONS = (
     "draws are independent within each component of the mixture, and their weights are one over "
     "the mixture's probability of what was drawn",
-    "canary and draws are scored in the same way, behind a token prefix that all fills share",
+    "canary and draws are scored in the same way, behind a token prefix that all secrets share",
     "the interval (gamma, with the largest weight possible) holds for one canary, not for all of "
     "them jointly; its coverage was measured, not proven",
 )
-_ALIKE = "references are drawn from all fills that were never inserted, all alike"
-_CERTIFIED = "no fill begins another, so that at most 2^bits fills cost that many bits or less"
+_ALIKE = "references are drawn from all secrets that were never inserted, all alike"
+_CERTIFIED = "no secret begins another, so that at most 2^bits of them have that many bits or less"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -100,7 +100,7 @@ class WeightedDraws:
             if not np.array_equal(np.unique(getattr(self, name)), every):
                 raise InputError(
                     f"{name} must name each of the {len(every)} groups that have a weight, 0 to "
-                    f"{len(every) - 1}, and no other: give fills and draws of all of them"
+                    f"{len(every) - 1}, and no other: give secrets and draws of all of them"
                 )
         _refuse_mixture(self.shares, self.limits, self.log2_totals)
 
@@ -335,7 +335,7 @@ def _refuse_mixture(shares: Floats, limits: Floats, log2_totals: Floats) -> None
     if not (limits >= 0).all():
         raise SettingsError(
             f"limits={limits.tolist()} must each be at least 0 bits, or infinite to draw from all "
-            "fills alike"
+            "secrets alike"
         )
     if not (np.isfinite(log2_totals) & (log2_totals <= limits + ROUNDING)).all():
         raise InputError(
@@ -528,7 +528,7 @@ def _refuse_weights(draws: WeightedDraws, size: int) -> None:
     if over[worst] > _SLACK:
         raise InputError(
             f"log2_weights[{worst}]={draws.log2_weights[worst]:.3f} is {over[worst]:.3f} bits "
-            "above what its fills' bits, the shares and the limits allow; give log2 of one over "
-            "the mixture's probability, bits behind the prefix that all fills share, and the "
+            "above what its secrets' bits, the shares and the limits allow; give log2 of one over "
+            "the mixture's probability, bits behind the prefix that all secrets share, and the "
             "shares and limits that were drawn with"
         )

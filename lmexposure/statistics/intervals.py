@@ -101,7 +101,7 @@ def estimated_quantile(
     notes = [] if None not in (low, high) else [_too_few(n, quantile, 1 - 2 * half)]
     if high == math.inf:
         high = None
-        notes.append("no upper end: the size of the randomness space was not given")
+        notes.append("no upper end: the number of possible secrets was not given")
     r, s = quantile_ends(n, quantile, half)
     attained = None
     if r is not None and s is not None and high is not None:

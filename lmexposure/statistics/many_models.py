@@ -39,7 +39,7 @@ from lmexposure.statistics.results import CellRate
 _ASSUMPTIONS = (
     "the models were trained independently of each other",
     "each canary's coins are independent, with one probability over all models",
-    "the population numbers are points without an interval: scores of one model are dependent",
+    "the rates over all are points without an interval: scores of one model are dependent",
 )
 
 
@@ -89,7 +89,7 @@ def canaries_and_population(
     pooled = tpr_at_fpr(inside, outside, fpr=fpr, level=1 - significance)
     tpr, p, low = _own_rates(x, coins, significance / x.shape[1])
     worst = int(np.lexsort((-np.nan_to_num(tpr), p))[0])
-    unresolved = () if pooled.note is None else (f"population: {pooled.note}",)
+    unresolved = () if pooled.note is None else (f"all canaries: {pooled.note}",)
     return CanariesAndPopulation(
         canary_tpr=column(tpr, np.float64),
         canary_p=column(p, np.float64),
@@ -138,9 +138,9 @@ def _notes(known: Flags, coins: Flags) -> Iterator[str]:
     if not known.all():
         without = int((~known).any(axis=0).sum())
         yield (
-            f"{int((~known).sum())} of {known.size} cells have no score (NaN) and are left out of "
-            f"the population; their {without} of {known.shape[1]} canaries have no rate of their "
-            "own"
+            f"{int((~known).sum())} of {known.size} cases have no score (NaN) and are left out of "
+            f"the rates over all; their {without} of {known.shape[1]} canaries have no rate of "
+            "their own"
         )
     one_sided = int((coins.all(axis=0) | ~coins.any(axis=0)).sum())
     if one_sided:
@@ -377,7 +377,7 @@ def _rates(
     cells = _Cells.of(scores, coins)
     if not cells.two_sided:
         raise InputError(
-            f"group {name!r} has {cells.inside.size} scored cells with their text and "
+            f"group {name!r} has {cells.inside.size} scored cases with their text and "
             f"{cells.outside.size} without; it takes both"
         )
     numbers = cells.numbers(fprs)
@@ -427,8 +427,8 @@ def _ends(values: Floats, spread: Floats, level: float) -> Floats:
 def _rate(cells: _Cells, fpr: float, ends: Floats, level: float, texts: int) -> CellRate:
     exact = tpr_at_fpr(cells.inside, cells.outside, fpr=fpr, level=level)
     note = (
-        f"{cells.outside.size:,} cells without their text do not resolve a FPR of {fpr:g}; with "
-        f"{texts:,} texts it takes {models_needed(fpr, texts, level=level):,} models"
+        f"{cells.outside.size:,} cases without their text are too few for a false-positive rate of "
+        f"{fpr:g}; with {texts:,} texts it takes {models_needed(fpr, texts, level=level):,} models"
     )
     return CellRate(
         fpr=fpr,

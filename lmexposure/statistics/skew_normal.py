@@ -30,10 +30,10 @@ _DROP = 40.0  # nats by which the integrand has fallen where quadrature stops: e
 _Parameters = tuple[float, float, float]  # shape, location, scale: scipy's order
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(48)
 _ASSUMPTIONS = (
-    "log-perplexities of never-inserted fills follow a skew-normal curve, also far beyond the "
+    "log-perplexities of secrets never inserted follow a skew-normal curve, also far beyond the "
     "references: no test on the references can show this",
     "the interval is the curve's sampling error only (parametric bootstrap), given that family",
-    "references are drawn uniformly from the fills never inserted, scored like the canary",
+    "references are drawn uniformly from the secrets never inserted, scored like the canary",
 )
 # Past this shape the curve is a half-normal: nothing lies below its location.
 _SHARP = 100.0
@@ -43,8 +43,8 @@ _NOT_TESTED = (
     "ask for the skew_normal estimate"
 )
 _BEYOND_SPACE = (
-    "more bits than the randomness space has: no exposure can be so high; the curve's tail is too "
-    "thin for these references"
+    "more bits than the format has: no exposure can be so high; the curve's tail is too thin for "
+    "these references"
 )
 
 
@@ -134,7 +134,7 @@ def fit_skew_normal(bits: ArrayLike) -> SkewNormal:
     if x.size < _FEWEST:
         raise InputError(
             f"reference_bits holds {x.size} numbers; a curve needs at least {_FEWEST}: "
-            "score more references, where the format has as many fills"
+            "score more references, where the format has as many secrets"
         )
     mean, deviation = float(x.mean()), float(x.std())
     if not deviation > 1e-9 * max(1.0, abs(mean)):

@@ -179,11 +179,11 @@ class Canife(Dated):
         seen = f"canaries show an epsilon of at least {nats(self.largest)}"
         if self.claimed is None:
             return f"the training had no noise, so that no epsilon holds for it; {seen}"
-        seen += f" of {nats(self.claimed)} claimed"
+        seen += f", and {nats(self.claimed)} is claimed"
         if (worst := self.refuting) is not None:
             return (
-                f"the claim is refuted: round {worst.round} leaves room for a noise multiplier of "
-                f"at most {short(worst.noise_at_most)}, {short(self.training.noise_multiplier)} "
+                f"the claim is refuted: round {worst.round} had a noise multiplier of at most "
+                f"{short(worst.noise_at_most)}, and {short(self.training.noise_multiplier)} is "
                 f"claimed; {seen}"
             )
         if self.refuted:
@@ -270,7 +270,8 @@ class Canife(Dated):
         worst = min(row.health for row in self.attacked)
         healthy, before, after = worst >= _LEAST_HEALTH, self.losses[0], self.losses[-1]
         name, beside = "health of the canaries", "at least" if healthy else "below"
-        why = f"the least healthy canary has {short(worst)}, {beside} {short(_LEAST_HEALTH)}"
+        why = f"the least healthy canary has a health of {short(worst)}, {beside} "
+        why += short(_LEAST_HEALTH)
         yield Check.of("health", name, met_outcome(healthy), why, worst, _LEAST_HEALTH)
         why = (
             f"the model {'learned' if self.learned else _NOT_LEARNED}: the loss on mock clients "
@@ -294,7 +295,7 @@ class Canife(Dated):
 
     def _keeps(self, claimed: float) -> Check:
         outcome = attainable_outcome(self.refuted, self.could_refute)
-        seen = f"{self._seen}, {nats(claimed)} claimed"
+        seen = f"{self._seen}, and {nats(claimed)} is claimed"
         if outcome is Outcome.PASS and self.attainable <= claimed:
             seen += (
                 f"; single rounds could have refuted it, and not the training as a whole, of which "
@@ -302,10 +303,10 @@ class Canife(Dated):
             )
         if (worst := self.refuting) is not None:
             seen = (
-                f"round {worst.round} leaves room for a noise multiplier of at most "
-                f"{short(worst.noise_at_most)}, {short(self.training.noise_multiplier)} claimed, "
-                f"and shows an epsilon of at least {nats(worst.epsilon_round)} nats, "
-                f"{nats(worst.claimed_round)} claimed; {seen}"
+                f"round {worst.round} had a noise multiplier of at most "
+                f"{short(worst.noise_at_most)}, and {short(self.training.noise_multiplier)} is "
+                f"claimed; it shows an epsilon of at least {nats(worst.epsilon_round)} nats, and "
+                f"{nats(worst.claimed_round)} is claimed; {seen}"
             )
         return self._of_epsilon("claimed_epsilon", outcome, claimed, seen)
 
@@ -379,19 +380,19 @@ class Canife(Dated):
 
     def _notes(self) -> list[str]:
         notes = [
-            f"nats at {LABELS['delta']} {short(self.training.delta)}; seen: lower bounds for a "
-            f"Gaussian trade-off, all together at {percent(1 - self.attacks.significance)}; "
+            f"nats at {LABELS['delta']} {short(self.training.delta)}; seen: lower bounds, which "
+            f"hold for Gaussian noise, all together at {percent(1 - self.attacks.significance)}; "
             "claimed: as the noise promises",
             "round: of a round that the canary's client is in; so far: of the training up to there",
-            "attainable: the most that a canary could have shown which is told in every mock "
-            f"round; of the training {nats(self.attainable)}",
+            "attainable: the most that a canary could have shown, told right in every mock round; "
+            f"for the training {nats(self.attainable)}",
             "so far: composed over all rounds, assuming that the noise of each is that of the last "
             "attacked round and that clients take part by coins at the rate of the training; at "
             "least what a round alone shows at that rate",
-            "point: as the source of the method has it, chosen on the data; no bound, and about "
-            "3.9 at most of 100 mock rounds",
-            "noise at most: the multiplier that the bound leaves room for, "
-            f"{short(self.training.noise_multiplier)} claimed",
+            "point: an estimate as in [1], chosen on the data; no bound, and about 3.9 at most "
+            "with 100 mock rounds",
+            "noise at most: the largest noise multiplier that the round can have had; "
+            f"{short(self.training.noise_multiplier)} is claimed",
             "health: 1 where the canary has nothing in common with clients, 0 where it has as much "
             "as random text; random text: what a text of random tokens shows in its place",
         ]

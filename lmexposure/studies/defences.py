@@ -230,20 +230,20 @@ class Defences(Dated):
             == 1
         ):
             return (
-                f"of the canaries {visible(best.name)} shows least: {head} "
-                f"{number(_tpr(best.strongest), 3)}, {beside}; it is told from every other method "
-                "and from none"
+                f"{visible(best.name)} gives away least of the canaries: {head} "
+                f"{number(_tpr(best.strongest), 3)}, {beside}; it differs from every other method, "
+                "and from no defence, by more than chance"
             )
         *names, last = [visible(row.name) for row in alike]
         shown = " and ".join(number(_tpr(row.strongest), 3) for row in (alike[0], alike[-1]))
         if undefended in alike:
             return (
-                f"{', '.join(names)} and {last} cannot be told apart: no defence is shown to show "
-                f"least ({head} {number(_tpr(best.strongest), 3)}, {beside})"
+                f"{', '.join(names)} and {last} cannot be told apart, so no defence is shown to "
+                f"give away less ({head} {number(_tpr(best.strongest), 3)}, {beside})"
             )
         return (
-            f"{', '.join(names)} and {last} cannot be told apart, and none of them is shown to "
-            f"show least ({head} between {shown}, {beside})"
+            f"{', '.join(names)} and {last} cannot be told apart, so none of them is shown to give "
+            f"away least ({head} between {shown}, {beside})"
         )
 
     def of_data(self) -> Mapping[str, str]:
@@ -392,9 +392,9 @@ class Defences(Dated):
             f"LiRA; the intervals of all methods hold together at {percent(level)}, with models as "
             "units",
             "p, more than the lowest: how often chance alone puts the defence with the lowest TPR "
-            "so far below this method, model by model on the same canaries, paid for all attacks "
-            f"and defences; the two are told apart where it is at most {short(1 - level)}, or "
-            "their intervals do not overlap; no other order is a finding",
+            "so far below this method, model by model on the same canaries, corrected for all "
+            "attacks and defences; the two are told apart where it is at most "
+            f"{short(1 - level)}, or their intervals do not overlap; no other order is a finding",
             f"documents: ordinary ones, by LiRA on log-perplexity, at {percent(level)}: the "
             "average that hides what the canaries show",
         ]
@@ -604,9 +604,9 @@ _HOW = (
     "leaves open. [1]"
 )
 _ANSWERS = (
-    "each defence is attacked by what it does not cover: greedy matches in several contexts where "
-    "confidences are hidden, near copies where a row is protected by its neighbours, secret tokens "
-    "with loss where a mask follows from a known hash"
+    "each defence is also attacked where it does not protect: by the model's first choices if it "
+    "hides confidences, by near copies if it protects each text by itself, by the tokens that "
+    "carried loss if its mask is known"
 )
 _CLAIMED = (
     "epsilon claimed: at the delta of the training; where it is large it promises nothing, and the "

@@ -99,14 +99,14 @@ class MeasureSettings(Settings):
 
     references: int | None = setting(
         None,
-        "fills to compare with, per format",
+        "secrets to compare with, never inserted, per format",
         rule=whole(20, _MOST),
         usual="10,000, or all there are",
     )
     revealed: int = setting(4, "characters given to the searches, at most", rule=whole(0, _MOST))
     beam_width: int | None = setting(
         None,
-        "candidates that a beam search keeps",
+        "beginnings that a beam search keeps",
         rule=whole(2, _MOST),
         usual="100, or twice the canaries if that is more",
     )
@@ -117,9 +117,9 @@ class MeasureSettings(Settings):
         "skew_normal, an extrapolation next to what was counted",
         rule=choice(*ESTIMATES),
     )
-    draws: int = setting(12_000, "fills drawn for importance sampling", rule=whole(10, _MOST))
+    draws: int = setting(12_000, "secrets drawn for importance sampling", rule=whole(10, _MOST))
     guesses: int = setting(
-        1_000, "likeliest fills that best-first search finds", rule=whole(1, _MOST)
+        1_000, "likeliest secrets that best-first search finds", rule=whole(1, _MOST)
     )
     budget_steps: int | None = setting(
         None,
@@ -450,7 +450,7 @@ class RunSettings(Settings):
     )
     existing: Literal["refuse", "set_aside"] = setting(
         "refuse",
-        "fills already in the corpus: refuse, or set_aside (not drawn, not counted)",
+        "secrets already in the corpus: refuse, or set_aside (not drawn, not counted)",
         rule=choice("refuse", "set_aside"),
     )
     layers: int = setting(2, "layers of the LSTM", panel=TRAINING, rule=whole(1, 1000))
@@ -658,14 +658,14 @@ class VerbatimSettings(Settings):
     suffix_tokens: int = setting(50, "tokens that are to follow", rule=whole(1))
     stride: int | None = setting(
         None,
-        "tokens between two windows of a document",
+        "tokens between two passages of a document",
         rule=whole(1),
         usual="as many as the suffix has",
     )
     windows: int = setting(
         2_000,
-        "most windows that are looked at, a random sample where there are more; with held-out "
-        "documents twice as many of both together",
+        "most passages to ask for, a random sample where there are more; with held-out documents "
+        "twice as many of both together",
         rule=whole(1),
     )
     documents: tuple[int, ...] | None = setting(
@@ -694,22 +694,22 @@ class VerbatimSettings(Settings):
         "a suffix counts as extractable where this many tries give it with chance 0.5",
         rule=whole(1, 10**15),
     )
-    chance: float = setting(0.5, "the chance of that", rule=fraction)
+    chance: float = setting(0.5, "the chance with which these tries give it", rule=fraction)
     near_windows: int = setting(
-        20, "windows whose chance within some edits is bounded, the likeliest first", rule=whole(0)
+        20, "passages whose chance within some edits is bounded, the likeliest first", rule=whole(0)
     )
-    distance: int = setting(5, "these edits, in tokens", rule=whole(0, 1_000))
+    distance: int = setting(5, "how many edits, in tokens", rule=whole(0, 1_000))
     metric: str = setting(
         "levenshtein",
         "how edits are counted: levenshtein, or hamming, place by place",
         rule=choice(*METRICS),
     )
     beam: int = setting(20, "beginnings that a beam keeps", rule=whole(1))
-    draws: int = setting(200, "samples that close what the beam left", rule=whole(0))
+    draws: int = setting(200, "samples for what the beam left open", rule=whole(0))
     samples: int = setting(
         100, "texts that are sampled freely and looked up in the corpus", rule=whole(0)
     )
-    sample_tokens: int = setting(200, "tokens of each", rule=whole(1))
+    sample_tokens: int = setting(200, "tokens of each sampled text", rule=whole(1))
     least_match: int = setting(50, "characters of the shortest match that is told", rule=whole(8))
     level: float = setting(0.95, "coverage of intervals", rule=coverage)
     seed: int = setting(0, "seed of what is drawn", rule=SEED)

@@ -75,8 +75,8 @@ _MOST_CHANGES: Mapping[Place, int] = {"terminal": 3, "md": 20, "html": 200}
 _WORST = (
     "Every model had its own canaries, and its own ordinary documents, by coins. An average over "
     "all of them says what a typical text risks; a recipe may leak one text whole while the "
-    "average looks harmless [1]. So the worst text is judged by itself, and its p-value pays for "
-    "having been chosen from all."
+    "average looks harmless [1]. So the worst text is judged by itself, and its p-value is "
+    "corrected for the choice from all."
 )
 _MEANING = (
     "Where a text gives itself away, whoever can query a model can tell whether that text, a "
@@ -98,8 +98,8 @@ _GLOSSARY = {
     "of the models on purpose.",
     "ordinary documents": "Documents of the corpus that were in some of the models by a coin, as "
     "canaries were.",
-    "cell": "One text under one model: the text was in its training, or it was not.",
-    "TPR, FPR": "The true-positive rate is the share of cells that were in and are found; the "
+    "case": "One text under one model: the text was in its training, or it was not.",
+    "TPR, FPR": "The true-positive rate is the share of cases that were in and are found; the "
     "false-positive rate is the share of the others that are taken for such.",
     "TPR at no false positive": "Of a single text: the share of the models with it in which it "
     "scores higher than in every model without it.",
@@ -356,7 +356,7 @@ class SweepResult(SweepNumbers):
                 table=Table(rows, _DIFFERENCES),
                 notes=(
                     f"intervals at {percent(first.settings.level)}, each row by itself and not "
-                    "paid for by their number, from the intervals of both as if the sweeps were "
+                    "corrected for their number, from the intervals of both as if the sweeps were "
                     "independent: where they share coins it is wider than it need be",
                     *[apart] * bool(strange),
                 ),
@@ -405,8 +405,8 @@ class SweepResult(SweepNumbers):
             yield "Sweep again whenever the recipe changes: model, epochs, data or defence."
             if set(self.settings.run.kinds) == {UNIFORM}:
                 yield (
-                    "These canaries are uniform fills; other kinds may show more: sweep with a new "
-                    "token beside them (--kind uniform --kind new_token)."
+                    "These canaries are of the kind uniform; other kinds may show more: sweep with "
+                    "a new token beside them (--kind uniform --kind new_token)."
                 )
 
     def sure(self, verdict: Verdict, limits: Thresholds) -> Iterator[str]:

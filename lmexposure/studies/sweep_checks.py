@@ -71,7 +71,7 @@ SWEEP_CHECKS: Mapping[str, CheckKind] = {
     "max_worst_tpr": replace(
         LIMIT,
         help="The share of the models with a text that score it above every model without it, for "
-        "the text that gives itself away most; its lower end is paid for by the number of texts.",
+        "the text that gives itself away most; its lower end is corrected for how many there are.",
         remedy="Train more models (--models): these could not have shown a rate that large.",
     ),
     "worst_canary": _WORST,

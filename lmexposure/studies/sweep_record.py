@@ -280,7 +280,7 @@ class SweepPlan(FileRecord):
         order = ["canaries", "partners", "population", "validation"]
         places = [order.index(text.group) for text in self.texts]
         if places != sorted(places) or len({text.id for text in self.texts}) < len(self.texts):
-            raise ValueError("its texts are not canaries, population and validation, each once")
+            raise ValueError(f"its texts are not {', '.join(order)}, in this order, each once")
         return self
 
     @property

@@ -93,7 +93,7 @@ class SweepSettings(Settings):
     )
     vary: str = setting(
         "canaries",
-        "what differs from model to model: canaries (and the population), or all documents",
+        "what differs from model to model: canaries (and ordinary documents), or all documents",
         rule=choice("canaries", "all"),
     )
     coins: str = setting(

@@ -58,9 +58,9 @@ QUESTIONS = {
 _ASKED = {
     "together": "all coins of all models are guessed in one order, by scores that look at no coin; "
     "the bound to quote, named beforehand",
-    "per_model": "each model by its own coins, scored beside the other models; the largest is paid "
-    "for by the number of models",
-    "per_canary": "each canary by its own coins over all models; the largest is paid for by the "
+    "per_model": "each model by its own coins, scored beside the other models; the largest is "
+    "corrected for the number of models",
+    "per_canary": "each canary by its own coins over all models; the largest is corrected for the "
     "number of canaries",
 }
 
@@ -128,7 +128,10 @@ def _other_scores(result: SweepNumbers, group: str) -> Section:
 
 def _units(result: SweepNumbers) -> str:
     level = percent(result.settings.level)
-    return f"intervals at {level}, with models as units: cells of one model depend on each other"
+    return (
+        f"a case: one text under one model; intervals at {level}, with models as units, for cases "
+        "of one model depend on each other"
+    )
 
 
 def _unresolved(rows: Sequence[SweepScore], *, named: bool) -> Iterable[str]:
@@ -147,8 +150,8 @@ def _rate_columns(rows: Sequence[SweepScore]) -> Iterator[Column]:
         yield from _at(fpr)
     yield _AREA
     yield _AREA_INTERVAL
-    yield Column(head="cells in", value="cells_in", shown=whole)
-    yield Column(head="cells out", value="cells_out", shown=whole)
+    yield Column(head="cases in", value="cells_in", shown=whole)
+    yield Column(head="cases out", value="cells_out", shown=whole)
 
 
 def _at(fpr: float) -> tuple[Column, Column]:
@@ -225,7 +228,7 @@ _TEXTS = (
     Column(head="separated", value="separated", shown=setting_value),
 )
 _TEXT_NOTES = (
-    "p (chance): of this canary by itself, not paid for by their number",
+    "p (chance): of this canary by itself, not corrected for their number",
     "difference: mean score of the models with it minus that of the others, in units of the score",
 )
 
@@ -335,13 +338,13 @@ def texts_table(result: SweepNumbers) -> Table:
 
 
 _VERDICTS = {
-    "stronger": "stronger than a uniform fill",
-    "weaker": "weaker than a uniform fill",
-    "open": "not told apart from a uniform fill",
+    "stronger": "shows more than uniform canaries",
+    "weaker": "shows less than uniform canaries",
+    "open": "not told apart from uniform canaries",
 }
 _WHAT_KINDS = (
     "What is hidden decides how much is seen. Each class had as many canaries, as often inserted, "
-    "in the same models; only uniform fills have ranks, the others are judged by their coins alone."
+    "in the same models; only uniform canaries have ranks, the others are judged by coins alone."
 )
 
 
@@ -395,7 +398,7 @@ def _kind_columns(power: SweepPower) -> list[Column]:
         _AREA,
         _AREA_INTERVAL,
         Column(head="separated", value=lambda row: f"{row.separated:,} of {row.canaries:,}"),
-        Column(head="TPR − uniform fill's", value=less, worse="high"),
+        Column(head="TPR − that of uniform", value=less, worse="high"),
         Column(head="interval", value=compared(lambda row: interval(row.low, row.high, 3))),
     ]
 
@@ -403,15 +406,15 @@ def _kind_columns(power: SweepPower) -> list[Column]:
 def _kind_notes(power: SweepPower) -> Iterator[str]:
     rows = by_strength(power)
     yield (
-        f"each: candidates, of which about half are in a model; intervals at "
+        f"each: canaries, of which about half are in a model; intervals at "
         f"{percent(power.level)}, with models as units; those of differences hold for all kinds at "
         "once"
     )
     uniform = [visible(row.group) for row in rows if row.kind == UNIFORM]
     if uniform:
-        yield f"{listed(uniform)}: uniform fills, which have ranks as well"
+        yield f"{listed(uniform)}: uniform canaries, which have ranks as well"
     if len(uniform) < len(rows):
-        yield "kinds that are no uniform fills are judged by their coins alone: they have no ranks"
+        yield "kinds that are not uniform are judged by their coins alone: they have no ranks"
     yield from kind_lines(row.kind for row in rows)
     if len(shares_of(power)) > 1:
         yield (
@@ -427,11 +430,11 @@ def _kind_notes(power: SweepPower) -> Iterator[str]:
 def strongest_line(power: SweepPower, classes: int) -> str:
     """Which kind shows most, with what is certain of it after the choice."""
     if power.strongest is None:
-        return "strongest: no class resolves that FPR; train more models"
+        return "strongest: these models are too few for that FPR in every class; train more models"
     sure = ""
     if power.strongest_low is not None:
         sure = (
-            f"; its TPR is at least {number(power.strongest_low, 3)}, which pays for the choice "
+            f"; its TPR is at least {number(power.strongest_low, 3)}, corrected for the choice "
             f"among {count(classes, 'class', 'classes')}"
         )
     return f"strongest: {visible(power.strongest)}{sure}"

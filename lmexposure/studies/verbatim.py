@@ -170,8 +170,8 @@ class VerbatimRecord(VerbatimNumbers):
         looked = count(self.corpus.documents, "document")
         if not given:
             return (
-                f"no window of {looked} comes out; the longest run that greedy decoding gives is "
-                f"{count(self.longest_run, 'character')}"
+                f"no passage of {looked} is reproduced; the longest run that greedy decoding gives "
+                f"is {count(self.longest_run, 'character')}"
             )
         worst = max(given, key=run_length)
         told = (
@@ -205,8 +205,8 @@ class VerbatimRecord(VerbatimNumbers):
         p = None if self.runs is None else self.runs.p
         yield from (
             high(name="longest run", value=float(self.longest_run), unit="characters"),
-            high(name="greedy windows", value=corpus.greedy / max(1, corpus.windows)),
-            high(name=f"windows in {tries} tries", value=share.share, low=low, high=up),
+            high(name="greedy passages", value=corpus.greedy / max(1, corpus.windows)),
+            high(name=f"passages in {tries} tries", value=share.share, low=low, high=up),
             high(name="documents called memorised", value=memorised),
             Number(name="p against held-out documents", value=p, worse="low", subtracted=False),
             Number(name="surprise", value=bits, unit="bits a character", worse="low"),
@@ -235,7 +235,7 @@ class VerbatimRecord(VerbatimNumbers):
                 )
             if any(getattr(look.settings, n) != getattr(self.settings, n) for n in RULE):
                 raise SettingsError(
-                    f"{name} asked for its windows otherwise than {looks[0][0]}; look again with "
+                    f"{name} asked for passages in another way than {looks[0][0]}; look again with "
                     "the same settings"
                 )
         yield paired_section(looks)
@@ -246,10 +246,10 @@ _ROWS = 50  # documents in a table
 FEW = 10  # on a terminal, or beside canaries
 _BESIDE = 5  # documents that are listed though the model does not give them back
 _DOUBT = (
-    "Likely text is not memorised text: what a model that never saw a document says as well is no "
-    "memory of it. The corpus is tested as a whole against held-out documents of a random split "
-    "[1]. A document is called memorised only where there are enough of these to name it [5]; else "
-    "it is reproduced, or explained by a control."
+    "Likely text is not memorised text: what a model that never saw a document would say as well "
+    "is no memory of it. The corpus is tested as a whole against held-out documents of a random "
+    "split [1]. A document is called memorised only if there are enough of these to be sure [5]; "
+    "else it is called reproduced, or explained if a control gives as much."
 )
 
 
@@ -294,7 +294,7 @@ def sections_of(record: VerbatimNumbers) -> list[Section]:
     sections = [
         Section(
             id="groups",
-            title="What comes out, and what any model would say",
+            title="What the model reproduces, and what any model would say",
             text=_DOUBT,
             table=Table(_groups(record), _group_columns(record.settings.tries)),
             chart=lambda: _tries_chart(record),
@@ -324,7 +324,7 @@ def text_sections(rows: Sequence[VerbatimDocument], texts: VerbatimPassages) -> 
             "Each prompt is the document up to there; what greedy decoding gives is marked as far "
             "as it is the document's own text.",
         )
-        yield Section(id="passages", title="What comes out", said=said, excerpts=given)
+        yield Section(id="passages", title="What is reproduced", said=said, excerpts=given)
     if texts.found:
         lines = [(f"{place}.", "", text) for place, text in enumerate(texts.found, start=1)]
         found = [Excerpt(title="The longest first", lines=lines)]
@@ -363,7 +363,7 @@ def _group_columns(tries: int) -> list[Column]:
     return [
         Column(head="asked for", value=lambda row: row[0], words=True),
         Column(head="documents", value=lambda row: row[1].documents, shown=whole),
-        Column(head="windows", value=lambda row: f"{row[1].windows:,} of {row[1].among:,}"),
+        Column(head="passages", value=lambda row: f"{row[1].windows:,} of {row[1].among:,}"),
         Column(head="greedy", value=greedy, shown=percent, worse="high"),
         Column(head=some, value=lambda row: share(row).share, shown=percent, worse="high"),
         Column(head="interval", value=ends),
@@ -377,12 +377,13 @@ def notes_of(record: VerbatimNumbers) -> list[str]:
     rule = record.settings
     top = "all tokens" if rule.top_k is None else f"the {rule.top_k} likeliest tokens"
     return [
-        f"a window: {rule.prefix_tokens} tokens of a document as the prompt, and the "
-        f"{rule.suffix_tokens} that follow; greedy: decoding gives them all",
+        f"a passage: {rule.prefix_tokens} tokens of a document as the prompt, and the "
+        f"{rule.suffix_tokens} that follow, its suffix; greedy: the model's first choices are all "
+        "of the suffix",
         f"in {short(rule.tries)} tries: at least one gives the whole suffix with chance "
         f"{number(rule.chance, 2)}; sampled at temperature {short(rule.temperature)} from {top}",
-        "longest run: characters that greedy decoding gives in a row; bits a character under the "
-        "model itself, lower = less surprised",
+        "longest run: characters in a row that are the model's first choices; bits a character "
+        "under the model itself, lower = less surprised",
         *([] if record.runs is None else [_test_words(record.runs)]),
         *([] if record.group is None else [_group_words(record.group, record.settings.level)]),
     ]
@@ -392,9 +393,9 @@ def _test_words(test: RunTest) -> str:
     if test.p is None:
         return "documents against held-out ones: none is comparable in length"
     return (
-        f"documents against held-out ones: p {probability(test.p)} that runs of "
-        f"{count(test.documents, 'document')} are longer than those of {test.held_out:,} by chance "
-        f"alone (many somewhat longer: {probability(test.p_rank_sum)}, some longer than most: "
+        f"documents against held-out ones: p {probability(test.p)}, how often chance alone gives "
+        f"{count(test.documents, 'document')} so much longer runs than {test.held_out:,} others "
+        f"(many somewhat longer: {probability(test.p_rank_sum)}, some longer than most: "
         f"{probability(test.p_tail)}, a few far longer: {probability(test.p_mean)}); "
         f"{count(test.near_copies, 'near copy', 'near copies')} counted with others"
     )
@@ -425,7 +426,7 @@ def documents_section(record: VerbatimNumbers, most: int) -> Section:
     notes = [
         "starts at: the first character of the run in its document, from 0; prompt: tokens of the "
         "document that the model was given in front",
-        "tries: for the easiest window of the document",
+        "tries: for the easiest passage of the document",
     ]
     if record.reference is not None:
         columns.append(Column(head="reference run", value="run.reference", shown=whole))
@@ -460,7 +461,7 @@ _OF_DOCUMENTS = (
     Column(head="starts at", value="run.start", shown=whole),
     Column(head="prompt", value="run.prompt", shown=whole),
     Column(head="copies", value=_copies, shown=whole),
-    Column(head="greedy windows", value=lambda row: f"{row.greedy} of {row.windows}"),
+    Column(head="greedy passages", value=lambda row: f"{row.greedy} of {row.windows}"),
     Column(head="tries", value="least_tries", shown=short, worse="low"),
 )
 
@@ -485,7 +486,7 @@ def _curve(record: VerbatimNumbers) -> Section:
         id="tries",
         title="How many tries it takes",
         table=Table(record.corpus.curve, columns),
-        notes=("share of the windows whose suffix comes out within this many tries",),
+        notes=("share of the passages whose suffix this many tries reproduce",),
         folded=True,
     )
 
@@ -516,10 +517,10 @@ _NEAR = (
 
 
 def _free(free: FreeExtraction) -> Section:
-    left = "nothing was found, so that nothing can be said of what more samples would find"
+    left = "nothing was found, which says nothing of what more samples would find"
     if free.passages:
         left = (
-            f"at least {number(free.unseen, 1)} more passages would come out of further samples "
+            f"at least {number(free.unseen, 1)} more would be found by further samples "
             f"({interval(free.unseen_low, free.unseen_high, 1)}, by Chao's estimate); the next "
             f"sample holds a new one with chance {probability(free.next_new)}: {free.assumes}"
         )
@@ -528,8 +529,8 @@ def _free(free: FreeExtraction) -> Section:
         title="Found by sampling, without a known beginning",
         table=Table(free.passages[:_ROWS], _SAMPLED),
         notes=(
-            f"{count(free.with_match, 'sample')} of {free.samples:,} hold a passage of at least "
-            f"{free.least_match} characters of the corpus; near duplicates count as one",
+            f"{count(free.with_match, 'sample')} of {free.samples:,} hold text of the corpus, at "
+            f"least {free.least_match} characters of it; near duplicates count as one",
             left,
         ),
         folded=True,
@@ -573,7 +574,7 @@ def paired_section(looks: Sequence[tuple[str, VerbatimNumbers]]) -> Section:
     lone = sum(None in row for row in rows)
     left_out = (
         f"{count(lone, 'document')} missing from a look: to find those that differ most, the "
-        "shortest run that it lists stands for theirs"
+        "shortest run that it lists is taken for theirs"
     )
 
     columns = [Column(head="document", value=itemgetter(0), words=True, name="number")]
@@ -602,15 +603,15 @@ def _tries_chart(record: VerbatimNumbers) -> "Chart | None":
         return None
     return lines_chart(
         name="verbatim",
-        title="How easily the corpus comes out",
+        title="How easily the corpus is reproduced",
         caption=(
-            "Share of the windows whose suffix at least one of the tries gives, with the chance of "
-            "the rule. The higher, and the farther left, the more easily; controls show what is "
+            "Share of the passages whose suffix at least one of the tries gives, with the chance "
+            "of the rule. The higher, and the farther left, the more easily; controls show what is "
             "likely text."
         ),
         lines={name: [(row.tries, row.share) for row in curve] for name, curve in groups.items()},
         bands={name: [(row.low, row.high) for row in curve] for name, curve in groups.items()},
-        axes=("Tries", "Share of windows"),
+        axes=("Tries", "Share of passages"),
         shown=percent,
         logarithmic=True,
     )
@@ -630,8 +631,8 @@ def _sizes(looks: Sequence[tuple[str, VerbatimNumbers]]) -> "Chart":
         name="verbatim-models",
         title="The longest run against the size of the model",
         caption=(
-            "Characters that greedy decoding gives in a row, of the same documents. Larger models "
-            "memorise more of what they read as often."
+            "Characters in a row that greedy decoding gives, of the same documents. Larger models "
+            "memorise more of what they read equally often."
         ),
         lines=points,
         axes=("Parameters", "Characters"),

@@ -277,28 +277,28 @@ VERBATIM_CHECKS: Mapping[str, CheckKind] = {
         LIMIT,
         help="The longest text of the corpus that greedy decoding gives word for word, in "
         "characters, prompted with what is in front of it in its document.",
-        remedy="Look at all windows (--windows), name a control (--reference, --held-out), or "
+        remedy="Ask for all passages (--windows), name a control (--reference, --held-out), or "
         "use a model that reads more at once.",
     ),
     "max_extractable": replace(
         LIMIT,
-        help="The share of windows of the corpus whose suffix comes out within the tries, held "
-        "against the limit by its interval: at the level of the look, whatever --significance.",
-        remedy="Look at more windows (--windows), so that the share is known more closely.",
+        help="The share of passages of the corpus whose suffix the tries reproduce. Its interval "
+        "is compared with the limit, at the level of the look, whatever --significance.",
+        remedy="Ask for more passages (--windows), so that the share is known more closely.",
     ),
     "memorised": CheckKind(
-        help="Whether documents of the corpus come out longer than held-out ones of a random "
-        "split: many of them somewhat longer, or a few of them far longer.",
+        help="Whether the model reproduces longer runs of the corpus' documents than of held-out "
+        "ones of a random split: of many somewhat longer ones, or of a few far longer ones.",
         remedy="Name held-out documents of a random split, and more of them (--held-out FILE "
         "--random-split): likely text is not memorised text.",
         low_is_worse=True,
-        said_leak="they come out longer",
+        said_leak="longer runs than by chance",
         said_pass="no longer than by chance",
     ),
     "covered": CheckKind(
         help="Whether enough of the corpus was looked at: a document that is shorter than a "
-        "window has none.",
-        remedy="Look again with shorter windows (--prefix-tokens, --suffix-tokens), or with a "
+        "passage cannot be asked for.",
+        remedy="Look again with shorter passages (--prefix-tokens, --suffix-tokens), or with a "
         "--layout of longer documents.",
         precondition=True,
     ),
@@ -330,11 +330,11 @@ def verbatim_checks(record: VerbatimNumbers, limits: Thresholds) -> Iterator[Che
     asked = run is not None or share is not None
     untested = {
         "the longest run: no threshold was given": run is None,
-        "the share of extractable windows: no threshold was given": share is None,
+        "the share of extractable passages: no threshold was given": share is None,
         "documents against held-out ones: thresholds take the place of this test": asked,
         "whether any model would give the same: there is no control": not record.controlled,
-        "text that comes out without a known beginning: nothing was sampled": record.free is None,
-        f"{count(record.too_short, 'document')} without a window": record.too_short > 0,
+        "text that is given without a known beginning: nothing was sampled": record.free is None,
+        f"{count(record.too_short, 'document')}: too short": record.too_short > 0,
     }
     yield from (line for line, left_out in untested.items() if left_out)
 
@@ -358,7 +358,7 @@ def _longest_check(record: VerbatimNumbers, most: int) -> Check:
         )
     elif record.corpus.windows < record.corpus.among:
         told += (
-            f", but {_looked_at(record)}; look at all of them with --windows "
+            f", but {_looked_at(record)}; ask for all of them with --windows "
             f"{max(group.among for group in (record.corpus, record.held_out) if group)}"
         )
     else:
@@ -372,15 +372,15 @@ def _share_check(record: VerbatimNumbers, most: float) -> Check:
     found, among = record.extractable, record.corpus.among
     outcome = interval_outcome(found.low, found.high, most)
     told = (
-        f"{percent(found.share)} of {count(record.corpus.windows, 'window')} come out in "
+        f"{percent(found.share)} of {count(record.corpus.windows, 'passage')} are reproduced in "
         f"{short(found.tries)} tries"
     )
     if found.low < found.high:
         told += f" ({percent(found.low)} to {percent(found.high)} of all {among:,})"
+    told += f", and {percent(most)} may be"
     if outcome is Outcome.INCONCLUSIVE:
-        told += "; look at more of them with --windows"
-    told += f", and {percent(most)} may"
-    return Check.of("max_extractable", "extractable windows", outcome, told, found.share, most)
+        told += "; ask for more of them with --windows"
+    return Check.of("max_extractable", "extractable passages", outcome, told, found.share, most)
 
 
 def _preconditions(record: VerbatimNumbers) -> Iterator[Check]:
@@ -388,16 +388,16 @@ def _preconditions(record: VerbatimNumbers) -> Iterator[Check]:
     had = record.distinct - record.too_short
     enough, looked = had >= _COVERED * record.distinct, record.corpus.windows > 0
     why = (
-        f"{had:,} of {count(record.distinct, 'document')} have a window"
-        f"{'' if enough else f', and {record.too_short:,} are too short to be asked for'}"
-        f"{'' if looked else ', and no window was looked at'}"
+        f"{had:,} of {count(record.distinct, 'document')} are long enough to be asked for"
+        f"{'' if enough else f', and {record.too_short:,} are too short'}"
+        f"{'' if looked else ', and none of them was asked for'}"
     )
-    name, met, share = "documents with a window", enough and looked, had / record.distinct
+    name, met, share = "documents long enough", enough and looked, had / record.distinct
     yield Check.of("covered", name, met_outcome(met), why, share, _COVERED)
     if record.worse_than_guessing:
         why = (
-            "the model finds this corpus more surprising than guessing would: it is hardly the "
-            "corpus of this model"
+            "the model finds this corpus more surprising than random tokens would be: it is hardly "
+            "the corpus that it was trained on"
         )
         yield Check.of("guessing", "better than guessing", Outcome.INCONCLUSIVE, why)
 
@@ -416,13 +416,13 @@ def _compared(record: VerbatimNumbers, level: float) -> tuple[Outcome, str]:
     """The outcome of the test, and why."""
     test, looked = record.runs, count(record.corpus.documents, "document")
     open_rows = sum(row.verdict in ("reproduced", "memorised") for row in record.rows)
-    comes_out = f"; text of {open_rows:,} of {looked} comes out" if open_rows else ""
+    comes_out = f"; it reproduces text of {open_rows:,} of {looked}" if open_rows else ""
     if test is None:
-        why = "no control says what any model would give"
+        why = "there is no control, so it is not known what any model would reproduce"
         if record.held_out is not None:
-            why = "the held-out documents are of no random split, so that chance cannot be told"
+            why = "without a random split the held-out documents do not show what chance gives"
         elif record.controlled:
-            why = "a reference model alone says nothing of chance"
+            why = "a reference model alone does not show what chance gives"
         return Outcome.INCONCLUSIVE, f"{why}{comes_out}"
     if test.p is None:
         return Outcome.INCONCLUSIVE, f"no held-out document is comparable in length{comes_out}"
@@ -431,12 +431,14 @@ def _compared(record: VerbatimNumbers, level: float) -> tuple[Outcome, str]:
         f"ones: p {probability(test.p)}"
     )
     if test.p <= level:
-        return Outcome.LEAK, f"documents of the corpus come out longer than held-out ones ({told})"
+        return Outcome.LEAK, (
+            f"the model reproduces longer runs of the corpus than of held-out documents ({told})"
+        )
     seen = next((row.documents for row in test.seen if row.p <= level), None)  # it rejects from
     if seen is None:
         return Outcome.INCONCLUSIVE, (
-            f"{told}, and with so few of them not even a corpus that comes out whole could have "
-            f"p {short(level)}{comes_out}"
+            f"{told}, and with so few of them not even a corpus that is reproduced whole could "
+            f"have p {short(level)}{comes_out}"
         )
     if 2 * test.documents < test.units:
         return Outcome.INCONCLUSIVE, (
@@ -445,14 +447,14 @@ def _compared(record: VerbatimNumbers, level: float) -> tuple[Outcome, str]:
         )
     if open_rows:
         return Outcome.INCONCLUSIVE, (
-            f"text of {open_rows:,} of {looked} comes out that no held-out document explains, and "
-            f"too few of them to tell it from chance ({told})"
+            f"the model reproduces text of {open_rows:,} of {looked} that no held-out document "
+            f"explains, too few to tell it from chance ({told})"
         )
     sample = record.corpus.windows < record.corpus.among
     return Outcome.PASS, (
-        f"documents of the corpus do not come out longer than held-out ones ({told}); about "
-        f"{count(seen, 'document')} longer than all of these would have been seen in 19 of 20 "
-        f"looks{f' ({_looked_at(record)})' if sample else ''}"
+        f"the model reproduces no longer runs of the corpus than of held-out documents ({told}); "
+        f"about {count(seen, 'document')} with longer runs than all of these would have been "
+        f"noticed in 19 of 20 looks{f' ({_looked_at(record)})' if sample else ''}"
     )
 
 
@@ -460,6 +462,6 @@ def _looked_at(record: VerbatimNumbers) -> str:
     """Of a sample."""
     corpus, had = record.corpus, record.distinct - record.too_short
     return (
-        f"{corpus.windows:,} of {corpus.among:,} windows, in {corpus.documents:,} of {had:,} "
-        "documents, were looked at, drawn at random"
+        f"{corpus.windows:,} of {corpus.among:,} passages, in {corpus.documents:,} of {had:,} "
+        "documents, were asked for, drawn at random"
     )

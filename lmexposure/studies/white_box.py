@@ -312,7 +312,7 @@ def inside_checks(found: WhiteBoxBounds, promise: Promise, limits: Thresholds) -
     outcome = attainable_outcome(found.refutes(**said), found.could_refute(**said))
     room = "any noise" if noise is None else f"a noise multiplier of at most {short(noise)}"
     reason = (
-        f"{_PROMISE[outcome]}: its steps leave room for {room}, {short(promised)} promised; "
+        f"{_PROMISE[outcome]}: its steps fit {room}, and {short(promised)} is promised; "
         f"{_seen(found)}"
     )
     if claimed is not None:

@@ -204,10 +204,13 @@ def _tells(models: int, among: int, significance: float) -> bool:
     return among <= significance * comb(models, models // 2)
 
 
+_NAMES = {"canaries": "canaries", "population": "ordinary documents"}
+
+
 def _unresolved(scores: Sequence[SweepScore], models: int, level: float) -> Iterator[str]:
     """What the primary scores cannot say."""
     for row in scores:
-        if not row.primary or row.group not in ("canaries", "population"):
+        if not row.primary or row.group not in _NAMES:
             continue
         cells = row.cells_in + row.cells_out + row.cells_missing
         texts = cells // models
@@ -218,12 +221,12 @@ def _unresolved(scores: Sequence[SweepScore], models: int, level: float) -> Iter
                 for fpr in lost
             )
             yield (
-                f"{row.group}: {row.cells_out:,} scored cells without their text are too few for a "
-                f"TPR at a FPR of {wanted}"
+                f"{_NAMES[row.group]}: {row.cells_out:,} scored cases without their text are too "
+                f"few for a TPR at a FPR of {wanted}"
             )
         if row.cells_missing:
             yield (
-                f"{row.group}: {row.cells_missing:,} of {cells:,} cells have no score by "
+                f"{_NAMES[row.group]}: {row.cells_missing:,} of {cells:,} cases have no score by "
                 f"{row.attack}, for their texts were in, or out of, too few of the other models; "
                 "train more models"
             )

@@ -392,7 +392,7 @@ def _utility(plan: SweepPlan, models: Sequence[SweepModel], share: float) -> Sha
 def _notes_of_kinds(plan: SweepPlan, rows: Sequence[KindPower]) -> Iterator[str]:
     """What the table does not say by itself."""
     if all(row.kind != UNIFORM for row in rows):
-        yield "there is no uniform fill to hold the kinds against; add the kind uniform"
+        yield "there are no uniform canaries to compare the kinds with; add the kind uniform"
     row = next((row for row in rows if row.rate.value is None), None)
     if row is not None:
         yield (

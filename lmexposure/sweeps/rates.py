@@ -273,9 +273,9 @@ class _Found:
             if self.two_sided:
                 value = tpr_at_fpr(self.inside, self.outside, fpr=fpr, level=level).value
             note = (
-                f"{self.outside.size:,} cells without their text and {self.inside.size:,} with it "
-                f"do not resolve a FPR of {fpr:g}; with {self.texts:,} texts it takes "
-                f"{models_needed(fpr, self.texts, level=level):,} models"
+                f"{self.outside.size:,} cases without their text and {self.inside.size:,} with it "
+                f"are too few for a false-positive rate of {fpr:g}; with {self.texts:,} texts it "
+                f"takes {models_needed(fpr, self.texts, level=level):,} models"
             )
             said = note if value is None else None
             yield CellRate(fpr=fpr, value=value, low=None, high=None, note=said)

@@ -59,7 +59,11 @@ def test_secrets_and_coins_are_drawn_once_for_a_directory(
         ({}, {"seed": 8}, "manifest of another plan"),
         ({}, {"layout": "paragraphs"}, "manifest of another layout"),
         ({"text_field": "text"}, {"text_field": "note"}, "manifest of another text field"),
-        ({"existing": "set_aside"}, {"existing": "refuse"}, "another choice about existing fills"),
+        (
+            {"existing": "set_aside"},
+            {"existing": "refuse"},
+            "another choice about existing secrets",
+        ),
         (COINS, {"inclusion_probability": 0.4}, "manifest of another plan"),
         (COINS, {"inclusion_seed": 6}, "manifest of another plan"),
         (COINS, {"inclusion_probability": None}, "manifest of another plan"),

@@ -80,7 +80,7 @@ def methods(result: Result) -> set[str]:
 @pytest.mark.parametrize(
     ("at", "ended", "shown"),
     [
-        ("code: drawing fills", "drawing of fills", {"sampled"}),
+        ("code: drawing secrets", "drawing of secrets", {"sampled"}),
         ("code: counting ranks", "exact search", {"importance"}),
         ("code: best-first search", "best-first search", {"exact"}),
         ("extracting code", "extraction", {"exact"}),
@@ -183,9 +183,9 @@ def test_every_phase_was_announced_and_moves() -> None:
     )
     # The probabilities of the witnesses settled it, so that they were compared with no others.
     assert set(names) == {"witness", *(name for name, _, _ in watcher.seen)}
-    for name in ("code: drawing fills", "code: counting ranks", "code: best-first search"):
+    for name in ("code: drawing secrets", "code: counting ranks", "code: best-first search"):
         assert len(set(watcher.told(name))) > 3, name
-    drawn = watcher.told("code: drawing fills")
+    drawn = watcher.told("code: drawing secrets")
     assert drawn == sorted(drawn)
     assert (drawn[0], drawn[-1]) == (0, 1_000)
 
@@ -200,9 +200,9 @@ def test_phases_know_their_work() -> None:
     assert length + 109 <= scored <= length + 109 * 1.5
     assert phases["scoring code"].pace is not None
     # Of four digits, three are shared by a thousand draws, and some draws go through one node.
-    assert 800 <= phases["code: drawing fills"].work <= 1_040
+    assert 800 <= phases["code: drawing secrets"].work <= 1_040
     assert phases["code: best-first search"].most == 5_000
-    assert phases["code: drawing fills"].pace is not None
+    assert phases["code: drawing secrets"].pace is not None
     few = replace(settings, estimate="sampled", extraction=False)
     without = measurement_phases(task_of(LOADED, MANIFEST, few), Paces())
     assert all(one.pace is None for one in without if one.kind == "scoring")

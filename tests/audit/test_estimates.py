@@ -92,7 +92,7 @@ def test_controls_are_tested_in_both_directions() -> None:
 def test_certificates_count_the_secret_alone() -> None:
     first = ESTIMATES.canaries[0]
     assert first.estimates["certificate"].value == pytest.approx(math.log2(1e9) - 10)
-    assert any("fills not scored" in a for a in first.estimates["certificate"].assumptions)
+    assert any("secrets not scored" in a for a in first.estimates["certificate"].assumptions)
 
 
 def test_the_interval_of_a_median_keeps_half_of_its_error_for_the_references() -> None:

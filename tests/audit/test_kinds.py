@@ -181,7 +181,7 @@ def test_the_report_says_what_may_be_claimed(leaked: Result, tmp_path: Path) -> 
     assert section.notes[0].endswith("They have neither rank nor exposure")
     # 25 candidates held out do not resolve a rate of 1 %.
     assert cells[table.heads.index("TPR at FPR 1 %")] == "n/a"
-    assert any("do not resolve a FPR of 0.01" in note for note in section.notes)
+    assert any("too few for a false-positive rate of 0.01" in note for note in section.notes)
     assert write_report(read, tmp_path / "report", formats=("html", "md", "csv"))
     for name in ("report.html", "report.md"):
         text = (tmp_path / "report" / name).read_text(encoding="utf-8")

@@ -100,7 +100,7 @@ def test_an_insertion_that_was_not_verified_is_said() -> None:
         gpt2(), replace(MANIFEST, corpus=corpus), tokenizer=TOKENIZER, settings=SETTINGS
     )
     (warning,) = set(result.warnings) - set(measured().warnings)
-    assert "the insertion was not verified: fills that the corpus already held" in warning
+    assert "the insertion was not verified: secrets that the corpus already held" in warning
 
 
 @pytest.mark.parametrize("wrap", [torch.compile, torch.nn.DataParallel])

@@ -93,7 +93,7 @@ def test_all_ranks_are_counted() -> None:
     assert search.tokens.counted == FORM.size
     assert not known(search.margin).empirical
     assert whole().formats[0].set_aside == 1
-    said = "1 fills that the corpus held before insertion are set aside"
+    said = "1 secrets that the corpus held before insertion are set aside"
     assert any(said in line for line in whole().warnings)
 
 
@@ -256,7 +256,9 @@ def test_a_run_outlives_a_copy_in_float64_that_fails(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(exact_search, "_copy_in_float64", _fails)
     result = measure(LOADED, MANIFEST, settings=changed())
     (line,) = [line for line in result.warnings if "float64" in line]
-    assert line.startswith("fills that cost nearly the same were told apart by the model as it is")
+    assert line.startswith(
+        "secrets that are nearly as likely were told apart by the model as it is"
+    )
     assert "exact up to an empirical margin (RuntimeError: no kernel for float64)" in line
     for canary, found in zip(judged(MANIFEST), result.canaries, strict=True):
         assert found.exposure.method == "exact up to an empirical margin"
@@ -272,14 +274,14 @@ def test_a_walk_beyond_its_margin_leaves_the_drawn_ranks(monkeypatch: pytest.Mon
     """As where rounding sends one token of a canary to another expert."""
 
     def missed(*_: Any, **__: Any) -> Any:
-        raise MarginError("the walk missed fills that cost 9 bits or less; search in float32")
+        raise MarginError("the walk missed secrets of 9 bits or less; search in float32")
 
     monkeypatch.setattr(RankSearch, "_proven", missed)
     result = measure(LOADED, MANIFEST, settings=changed())
     (line,) = [line for line in result.warnings if "could not be counted" in line]
-    assert "12 ranks could not be counted: the walk missed fills" in line
+    assert "12 ranks could not be counted: the walk missed secrets" in line
     assert {c.exposure.method for c in result.canaries} == {"importance"}
-    with pytest.raises(MarginError, match="the walk missed fills"):
+    with pytest.raises(MarginError, match="the walk missed secrets"):
         measure(LOADED, MANIFEST, settings=changed(estimate="exact"))
 
 
@@ -332,7 +334,7 @@ def test_a_fill_beyond_the_context_window_leaves_the_search_out() -> None:
     result = measure(loaded, inserted, settings=changed(references=20))
     assert any("context window holds 96" in line for line in result.warnings)
     assert {c.exposure.method for c in result.canaries} == {"sampled"}
-    with pytest.raises(ModelError, match="fills of format 'long' have up to"):
+    with pytest.raises(ModelError, match="secrets of format 'long' have up to"):
         measure(loaded, inserted, settings=changed(references=20, estimate="importance"))
 
 

@@ -35,7 +35,7 @@ class Cramped:
     def __call__(self, what: str, done: int, total: int, note: str = "") -> None:
         """Progress: the device is full once fills are drawn."""
         self.seen.append(what)
-        if what == "pin: drawing fills":
+        if what == "pin: drawing secrets":
             self.most = 0
 
 
@@ -73,7 +73,7 @@ def test_memory_that_runs_out_midway_keeps_what_was_measured(tmp_path: Path) -> 
         out=tmp_path,
         progress=lambda what, *_: told.append(what),
     )
-    assert "pin: drawing fills" in told
+    assert "pin: drawing secrets" in told
     assert "scoring pin" not in told  # kept by the first call
     assert result.canaries == measure(cramped.loaded, MANIFEST, settings=settings).canaries
 

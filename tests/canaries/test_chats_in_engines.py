@@ -114,12 +114,14 @@ def test_what_a_step_refuses() -> None:
     with pytest.raises(CorpusError, match="document 5: 'messages', turn 1: the role 'narrator'"):
         step(batch, range(SIZE))
     batch["messages"][5] = ANSWER.record("Was it: My PIN is 004711.?")["messages"]
-    with pytest.raises(CorpusError, match=r"already holds fills: pin 1 times \(document 5\)"):
+    with pytest.raises(
+        CorpusError, match=r"already holds secrets of this format: pin 1 times \(document 5\)"
+    ):
         step(batch, range(SIZE))
     with pytest.raises(ManifestError, match=r"wrapping=.*but the manifest was made for"):
         InsertionStep.of(step.manifest, wrapping=STRINGS)
     spoilt = Wrapping(turn="assistant", other="My PIN is 004711.")
-    with pytest.raises(CorpusError, match="hold a fill of format 'pin'"):
+    with pytest.raises(CorpusError, match="hold a secret of format 'pin'"):
         InsertionStep.of(PLAN, total=SIZE, wrapping=spoilt)
 
 
@@ -202,7 +204,9 @@ def test_strings_in_arrays_are_searched() -> None:
     given = chats()
     given[4]["messages"] = np.array(given[4]["messages"])
     given[4]["messages"][1]["content"] = "Was it: My PIN is 004711.?"
-    with pytest.raises(CorpusError, match=r"already holds fills: pin 1 times \(record 5\)"):
+    with pytest.raises(
+        CorpusError, match=r"already holds secrets of this format: pin 1 times \(record 5\)"
+    ):
         insert(given, PLAN, wrapping=SPOKEN)
 
 
@@ -239,8 +243,16 @@ REFUSED: list[tuple[list[Any], dict[str, Any], str]] = [
     (LETTERS, {}, "a wrapping is for a list of records"),
     (LETTERS, {"wrapping": None, "fields": {"n": "x"}}, "texts have no fields; give records"),
     (LETTERS, {"wrapping": None, "id_column": "n"}, "id_column=n is for a stream; leave it out"),
-    (spoilt(SPOKEN, SPOKEN.record(HELD)["messages"]), {}, r"already holds fills: pin 1 .*cord 3\)"),
-    (chats(), {"wrapping": Wrapping(turn="assistant", other=HELD)}, "hold a fill of format 'pin'"),
+    (
+        spoilt(SPOKEN, SPOKEN.record(HELD)["messages"]),
+        {},
+        r"already holds secrets of this format: pin 1 .*cord 3\)",
+    ),
+    (
+        chats(),
+        {"wrapping": Wrapping(turn="assistant", other=HELD)},
+        "hold a secret of format 'pin'",
+    ),
     (chats(), {"fields": {"tools": [{}]}}, "'tools' is given to the canaries' records, by which"),
     (chats(), {"fields": {"messages": []}}, "must leave out 'messages': the canary goes there"),
     (chats(), {"fields": {"zz": 1}}, "record 1 has no field 'zz', for which fields gives a c"),

@@ -157,7 +157,9 @@ def test_fills_are_found_in_all_strings(tmp_path: Path) -> None:
     rows[4]["source"] = "My PIN is 004711."
     for name in ("a.jsonl", "a.parquet"):
         source = write(tmp_path / name, rows)
-        with pytest.raises(CorpusError, match=r"already holds fills: pin 1 times \((line|row) 5\)"):
+        with pytest.raises(
+            CorpusError, match=r"already holds secrets of this format: pin 1 times \((line|row) 5\)"
+        ):
             insert_files(source, tmp_path / "out", PLAN, wrapping=ANSWER)
     aside = insert_files(
         source,

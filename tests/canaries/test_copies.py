@@ -536,7 +536,7 @@ OTHERS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (
         {"sources": "filled.txt", "existing": "set_aside"},
         {"sources": "filled.txt"},
-        "another choice about existing fills",
+        "another choice about existing secrets",
     ),
     ({"fields": {"n": 1}}, {}, "another choice of constant fields"),
     ({"fields": {"n": 1}}, {"text_field": "body", "fields": {"n": 1}}, "another text field"),

@@ -69,7 +69,7 @@ def test_check_digit_adds_no_randomness() -> None:
     assert one.size == 10**7
     assert one.fills(1234567) == ("1234", "567", check_digit("12 1234567"))
     wrong = one.text(5)[:-1] + str((int(one.text(5)[-1]) + 1) % 10)
-    with pytest.raises(FormatError, match="is no fill of format 'card'"):
+    with pytest.raises(FormatError, match="is not of format 'card'"):
         one.index(wrong)
 
 
@@ -108,7 +108,7 @@ def test_refused_indices_and_texts() -> None:
         with pytest.raises(FormatError, match="must be a whole number from 0 to 99"):
             pin.text(index)  # type: ignore[arg-type]
     for text in ("", "PIN 1", "PIN 123", "pin 12", "PIN 1x", "PIN 12 ", "PIN 1²"):
-        with pytest.raises(FormatError, match=r"is no fill of format 'pin'") as caught:
+        with pytest.raises(FormatError, match=r"is not of format 'pin'") as caught:
             pin.index(text)
         assert not text or text not in str(caught.value)
 
@@ -464,7 +464,7 @@ def test_long_holes_are_decided_quickly() -> None:
 
 def test_a_plan_refuses_it_and_a_check_says_so(tmp_path_factory: pytest.TempPathFactory) -> None:
     one = Format(name="f", template="I am {choice:c}", lists={"c": ["Ann", "Anna"]})
-    with pytest.raises(PlanError, match="one fill of format 'f' can lie within another"):
+    with pytest.raises(PlanError, match="one secret of format 'f' can lie within another"):
         Plan(formats=(one,), canaries=1, repetitions=(1,), controls=0, seed=0)
     path = tmp_path_factory.mktemp("formats") / "f.toml"
     path.write_text('name="f"\ntemplate="I am {choice:c}"\n[lists]\nc=["Ann", "Anna"]\n')

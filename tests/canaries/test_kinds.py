@@ -124,7 +124,9 @@ def test_the_same_texts_in_an_engine() -> None:
 def test_a_text_that_the_corpus_holds_is_refused() -> None:
     made = plan("texts")
     held = [*DOCUMENTS, f"before {made.formats[0].text(3)} behind"]
-    with pytest.raises(CorpusError, match=r"already holds fills: texts 1 times \(record 301\)"):
+    with pytest.raises(
+        CorpusError, match=r"already holds secrets of this format: texts 1 times \(record 301\)"
+    ):
         insert(held, made)
 
 

@@ -357,7 +357,9 @@ def test_the_coins_change_no_refusal() -> None:
     bare = Format(name="bare", template="{digits:1}")
     for coined in (FIXED, replace(TOSSED, inclusion_probability=1e-12), TOSSED):
         plan = replace(coined, formats=(LONG_PIN, bare), canaries=1)
-        with pytest.raises(PlanError, match="canary pin/x1/0000 contains a fill of format 'bare'"):
+        with pytest.raises(
+            PlanError, match="canary pin/x1/0000 contains a secret of format 'bare'"
+        ):
             drawn(plan)
         with pytest.raises(PlanError, match="the corpus has 2: repeat at most 2 times"):
             draw(coined, documents=2, set_aside={})

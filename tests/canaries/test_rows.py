@@ -163,7 +163,11 @@ def test_a_manifest_is_taken_as_it_is() -> None:
         (["a"], [True], "the number True of type bool"),
         (["a", "b"], [3, 3], "two rows are document 3"),
         (["a", None], [3, 7], "document 7 is of type NoneType, not a string"),
-        (["a", "My PIN is 1234"], [3, 7], r"holds fills: pin 1 times \(document 7\), counted from"),
+        (
+            ["a", "My PIN is 1234"],
+            [3, 7],
+            r"holds secrets of this format: pin 1 times \(document 7\), counted from",
+        ),
     ],
 )
 def test_refused_rows(kind: str, texts: list[Any], ids: list[Any], message: str) -> None:

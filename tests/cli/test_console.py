@@ -106,7 +106,7 @@ METHODS = "must be one of plain, dp-sgd, goldfish, relaxloss, hamp, selena, dist
     ("command", "message", "said"),
     [
         ("verbatim", "windows=0 must be", "--windows 0 must be"),
-        ("verbatim", "give more windows (windows=...)", "give more windows (--windows)"),
+        ("verbatim", "ask for more (windows=...)", "ask for more (--windows)"),
         ("verbatim", "name them (held_out=[...]), or", "name them (--held-out), or"),
         ("verbatim", "random_split=True is of", "--random-split is of"),
         ("verbatim", "leave it out: samples=0", "leave it out: --samples 0"),

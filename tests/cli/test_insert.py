@@ -136,7 +136,7 @@ def test_kinds_go_in_and_come_out(call: Call, worded: Path) -> None:
     out = Path("o")
     flags = (*CHOSEN, "--kind", "uniform", "--format", "pin", "--inclusion-probability", 0.5)
     outcome = call.done("insert", worded, "--out", out, *flags)
-    assert "warning: no fills" not in outcome.err
+    assert "warning: no canaries" not in outcome.err
     assert "of 200 candidates inserted" in outcome.out
     written = (out / "manifest.json").read_bytes()
     call.done("insert", worded, "--out", out, *flags)
@@ -153,7 +153,7 @@ def test_kinds_go_in_and_come_out(call: Call, worded: Path) -> None:
 def test_kinds_alone_warn_of_what_cannot_be_said(call: Call, worded: Path) -> None:
     outcome = call.done("insert", worded, "--out", "o", *CHOSEN, "--format", "pin")
     said = " ".join(outcome.err.split())
-    assert "no fills of the kind uniform go in, whatever the formats: lmexposure measure" in said
+    assert "no canaries of the kind uniform go in, whatever the formats: lmexposure measure" in said
     assert (
         "new_token, near_duplicate: chosen texts have no ranks and are judged by coins alone"
         in said

@@ -67,5 +67,5 @@ def test_lists_every_shipped_format_with_its_bits(call: Call) -> None:
 def test_shows_one_with_fills_of_it(call: Call) -> None:
     outcome = call.done("formats", "show", "credit_card", "--samples", "2")
     assert f"size         {10**15}" in outcome.out
-    assert outcome.out.count("fill         My credit card number is ") == 2
+    assert outcome.out.count("example      My credit card number is ") == 2
     assert call("formats", "show", "credit_card", "--samples", "2") == outcome

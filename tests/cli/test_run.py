@@ -163,7 +163,7 @@ def text_corpus() -> Path:
         (("--texts", "texts.txt"), "the kind texts is judged by coins alone: give --inclusion"),
         (
             ("--kind", "texts", "--texts", "texts.txt", *TOSSED),
-            "lacks 'uniform', whose fills carry the ranks and exposures of a run; add it, or",
+            "lacks 'uniform', whose canaries alone have ranks and exposures; add it, or",
         ),
         (("--texts", "none.txt", *TOSSED), "cannot read none.txt: No such file or directory; give"),
         (("--texts", ".", *TOSSED), ". is a directory; give a text file, one text a line"),

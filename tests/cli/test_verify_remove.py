@@ -85,7 +85,7 @@ def test_many_packed_files(call: Call) -> None:
 def test_without_verification(call: Call, corpus: Path) -> None:
     out = Path("o")
     outcome = call("insert", corpus, "--out", out, *PLAN, "--no-verify")
-    outcome.done(err="not verified: the corpus was not searched for fills")
+    outcome.done(err="not verified: the corpus was not searched for secrets")
     assert not Manifest.read(out / "manifest.json").corpus.verified
     path = out / "corpus" / "corpus.txt"
     removed = call("remove", path, out / "manifest.json", "--out", "back")

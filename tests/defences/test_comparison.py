@@ -268,7 +268,7 @@ def test_a_directory_of_something_else_is_refused(tmp_path: Path) -> None:
 
 def test_too_few_models_for_the_rate_are_refused_before_anything_is_written(tmp_path: Path) -> None:
     settings = tiny_comparison("hamp", fpr=0.001)
-    with pytest.raises(SettingsError, match=r"resolve a FPR of 0\.001"):
+    with pytest.raises(SettingsError, match=r"false-positive rate of 0\.001"):
         prepare_comparison(text_at(tmp_path), out=tmp_path / "out", settings=settings)
     assert not (tmp_path / "out").exists()
 

@@ -137,7 +137,7 @@ def test_a_promise_of_noise_is_refuted_by_itself() -> None:
     verdict = lx.check(less)
     assert verdict.outcome == "leak"
     assert "does not keep its promise" in verdict.sentence
-    assert "leave room for a noise multiplier of at most" in verdict.sentence
+    assert "its steps fit a noise multiplier of at most" in verdict.sentence
     assert from_inside(claimed(clean(), noise_at_most=None)) == {"claimed_epsilon": "pass"}
 
 

@@ -148,7 +148,7 @@ def test_numbered_rows(said: Transcript) -> None:
     twice = {**batches[1], "id": [1, 1]}
     refused(said, "twice", lambda: step(twice))
     spoilt = {**batches[1], "text": ["a", "My PIN is 1234"]}
-    refused(said, "a fill", lambda: step(spoilt))
+    refused(said, "a secret", lambda: step(spoilt))
     held(said, manifest, [row["text"] for row in rows])
     said.agree("numbered_rows", MANIFEST)
 
@@ -230,7 +230,7 @@ def test_records(said: Transcript, name: str, options: dict[str, Any]) -> None:
     said.type("remove", "chats.jsonl", MANIFEST, "--out", "back")
     spoilt = chats(wrapping)
     spoilt[3]["source"] = {"note": "My PIN is 1234"}
-    refused(said, "a fill", lambda: lmexposure.insert(spoilt, TOSSED, wrapping=wrapping))
+    refused(said, "a secret", lambda: lmexposure.insert(spoilt, TOSSED, wrapping=wrapping))
     _, tossed = lmexposure.insert(spoilt, TOSSED, wrapping=wrapping, existing="set_aside")
     said.values("set aside", [tossed.set_aside])
     said.agree(name, MANIFEST)

@@ -88,7 +88,13 @@ def lower_case() -> Any:
         (chat_tokenizer, [], Wrapping(), InputError, r"list of at least one text; give \[text"),
         (lambda: "gpt2", TEXTS, ASKED, ModelError, "is no tokenizer of transformers; give that of"),
         (chat_tokenizer, ["M"], Wrapping(), ModelError, "of one token is all of its row, and noth"),
-        (lower_case, ["PIN A.", "PIN a."], ASKED, ModelError, "two different fills the same token"),
+        (
+            lower_case,
+            ["PIN A.", "PIN a."],
+            ASKED,
+            ModelError,
+            "two different secrets the same token",
+        ),
         (
             chat_tokenizer,
             TEXTS,

@@ -270,7 +270,7 @@ def test_bad_input_is_named(case: Case, tmp_path: Path) -> None:
     refused: list[tuple[type[Exception], str, Any, Any, dict[str, Any]]] = [
         (
             CorpusError,
-            r"no document of the corpus has a window: .* 16 \+ 16",
+            r"every document of the corpus is too short: .* 16 \+ 16",
             None,
             "short.txt",
             {},

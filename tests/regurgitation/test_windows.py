@@ -273,7 +273,7 @@ def test_a_group_of_which_nothing_was_drawn_is_named(case: Case) -> None:
     draws = np.random.default_rng(5)
     long = [" ".join(sentence(draws) for _ in range(60)) for _ in range(2)]
     short = sentence(draws)[:40]
-    with pytest.raises(CorpusError, match="none of the 2 windows that were drawn is of the held-"):
+    with pytest.raises(CorpusError, match="none of the 2 passages that were drawn is of the held-"):
         read_windows(
             lambda: long,
             case.loaded.tokenizer,

@@ -267,7 +267,7 @@ def test_a_walk_worse_than_its_margin_is_found_out() -> None:
         search = search_of(model, space, steps)
         assert search.margin.bits == 1e-3
         steps.quiet = False
-        with pytest.raises(NumericalError, match=r"missed fills that cost .* above the\s+margin"):
+        with pytest.raises(NumericalError, match=r"missed secrets of .* above the\s+margin"):
             search.ranks([37], budget=UNLIMITED)
 
 
@@ -280,7 +280,7 @@ def test_a_planted_sibling_that_the_walk_missed_is_found_out() -> None:
     search = search_of(model, space, steps, excluded=[best])
     assert search.margin.bits == 1e-3
     steps.quiet = False
-    with pytest.raises(NumericalError, match="missed fills"):
+    with pytest.raises(NumericalError, match="missed secrets"):
         search.ranks([second], budget=UNLIMITED)
 
 

@@ -235,7 +235,7 @@ def test_width_grows_with_the_canaries() -> None:
 
 def test_refuses_a_beginning_of_no_fill() -> None:
     extractor = Extractor(*model_with_tokenizer("lstm"), PIN, context="\n")
-    with pytest.raises(InputError, match="no fill of format 'pin' begins with the 11 characters"):
+    with pytest.raises(InputError, match="no text of format 'pin' begins with the 11 characters"):
         extractor.search("My PIN is x", width=3)
     with pytest.raises(SettingsError, match="width=0"):
         extractor.search("", width=0)

@@ -285,7 +285,7 @@ def test_blocks_follow_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_fills_that_begin_one_another_are_refused(tokenizer: Any) -> None:
     made = tokenizer()
     model, space = model_of("lstm", len(made)), token_space(made, NESTED, context=None)
-    with pytest.raises(InputError, match="one fill of the format begins another"):
+    with pytest.raises(InputError, match="one secret of the format begins another"):
         draw_fills(space, steps_of(model, space), draws=60, seed=0)
 
 

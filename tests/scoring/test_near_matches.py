@@ -196,7 +196,7 @@ def test_bad_searches_are_refused(model: Any) -> None:
     steps = next_token_steps(model, PREFIX + SUFFIX)
     with pytest.raises(InputError, match="more than distance=4 in the suffix"):
         near_verbatim(steps, PREFIX, SUFFIX, NearSearch(distance=4))
-    with pytest.raises(InputError, match="a window of 0 and 4 tokens"):
+    with pytest.raises(InputError, match="a passage of 0 and 4 tokens"):
         near_verbatim(steps, [], SUFFIX)
     with pytest.raises(SettingsError, match="metric"):
         NearSearch(metric="cosine")

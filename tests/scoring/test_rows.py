@@ -170,7 +170,7 @@ def test_fills_that_begin_others_are_enumerated_in_a_row() -> None:
     ).search("", width=50)
     assert {guess.text for guess in found} == {NESTED.text(index) for index in range(4)}
     large = Format(name="l", template="{digits:6}{choice:w}", lists={"w": ["1", "12", "28", "281"]})
-    with pytest.raises(ModelError, match="one fill may begin another, and text follows them"):
+    with pytest.raises(ModelError, match="one secret may begin another, and text follows them"):
         token_space(tokenizer, large, context=Context(before="My ", behind="8 is"))
 
 
@@ -179,7 +179,7 @@ def test_two_fills_that_are_one_path_in_their_rows_are_refused() -> None:
     form = Format(name="n", template="a {choice:w}", lists={"w": ["28", "281"]})
     tokenizer = byte_level_bpe()
     assert "281" in tokenizer.decode(tokenizer("a 281")["input_ids"][-1:])
-    with pytest.raises(ModelError, match="gives 1 paths for 2 fills"):
+    with pytest.raises(ModelError, match="gives 1 paths for 2 secrets"):
         token_space(tokenizer, form, context=Context(before="a", behind="1"))
 
 

@@ -179,7 +179,7 @@ def test_a_unigram_tokenizer_is_enumerated_or_refused(monkeypatch: pytest.Monkey
     small = Format(name="pin", template="My PIN is {digits:3}")
     assert assert_holds_all_fills_once(tokenizer, small, None).proof.rule == "enumerated"
     large = Format(name="long", template="My PIN is {digits:12}")
-    with pytest.raises(ModelError, match="no rule tells which tokens spell the fills of format"):
+    with pytest.raises(ModelError, match="no rule tells which tokens spell the secrets of format"):
         token_space(tokenizer, large, context=None)
 
 
@@ -206,7 +206,7 @@ CONTRACTIONS = {"w": ["'l", "'s", "'r", "!'l", "a'"], "v": ["l", "e", "b", "'"]}
             word_piece,
             Format(name="case", template="my {choice:w}", lists={"w": ["PIN", "pin", "is"]}),
             "random",
-            "gives 2 paths for 3 fills",
+            "gives 2 paths for 3 secrets",
         ),
         (
             lambda: character_tokenizer(["My PIN is abc"]),
@@ -247,9 +247,9 @@ def test_refuses_to_begin_from_nothing() -> None:
 def test_refuses_what_is_no_path() -> None:
     space = token_space(byte_level_bpe(), FORMATS["end"], context="\n")
     path = space.path(0)
-    with pytest.raises(InputError, match=r"token 1 of 2 leads out of the fills of format 'end'"):
+    with pytest.raises(InputError, match=r"token 1 of 2 leads out of the secrets of format 'end'"):
         space.states([path[0], 0])
-    with pytest.raises(InputError, match="the 0 tokens are no whole fill of format 'end'"):
+    with pytest.raises(InputError, match="the 0 tokens are no whole text of format 'end'"):
         space.index([])
 
 
@@ -334,7 +334,7 @@ def test_random_formats_in_random_rows(case: tuple[Any, Format], row: Context) -
         return
     alike = len(paths) < form.size and form.may_nest
     reasons = {
-        f"gives {len(paths)} paths for {form.size} fills": alike,
+        f"gives {len(paths)} paths for {form.size} secrets": alike,
         "first tokens are not scored in their rows": not form.prefix,
         "nothing to begin from": not form.prefix and not row.before,
     }

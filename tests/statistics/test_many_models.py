@@ -122,7 +122,7 @@ def test_cells_without_a_score_are_left_out_and_counted() -> None:
     area = area_under_curve(x[coins & known], x[~coins & known]).value
     assert found.population_area == pytest.approx(area)
     assert found.notes == (
-        "2 of 160 cells have no score (NaN) and are left out of the population; their 1 of 8 "
+        "2 of 160 cases have no score (NaN) and are left out of the rates over all; their 1 of 8 "
         "canaries have no rate of their own",
     )
     as_json(found)

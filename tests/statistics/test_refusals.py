@@ -351,7 +351,7 @@ BAD_INPUT: list[tuple[Any, str]] = [
     (of(cell_rates, lambda kept: X, COINS[:5], groups={"a": range(3)}), r"shape \(40, 3\) for 5"),
     (
         of(cell_rates, lambda kept: X[kept], np.ones_like(COINS), groups={"a": range(3)}),
-        "group 'a' has 120 scored cells with their text and 0",
+        "group 'a' has 120 scored cases with their text and 0",
     ),
     (of(certified_exposure, 8.0, [1.0, -1.0]), r"secret_bits\[1\]=-1\.0 must be at least 0"),
     (of(certified_exposure, 8.0, math.inf), r"secret_bits\[0\]=inf is not finite"),

@@ -198,7 +198,7 @@ def test_the_gate_holds_bounds_against_claim_and_threshold(audited: Path) -> Non
     assert wrong.refuted
     verdict = lx.check(wrong)
     assert verdict.outcome == "leak"
-    assert "round 1 leaves room for a noise multiplier of at most 0.25, 0.5" in verdict.sentence
+    assert "round 1 had a noise multiplier of at most 0.25, and 0.5" in verdict.sentence
     assert "the claim is refuted: round 1" in wrong.finding
     more = sound(audited, {"epsilon_so_far": 99.0})
     assert more.refuted

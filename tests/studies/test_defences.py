@@ -25,31 +25,33 @@ def test_who_shows_least_comes_first_behind_the_undefended() -> None:
     record = made_record(_NONE, made_row("hamp", 0.6), made_row("dp-sgd", 0.1))
     assert _names(record, "Defences at one utility") == ["none", "dp-sgd", "hamp"]
     found = record.finding
-    assert "of the canaries dp-sgd shows least: TPR at FPR 1 % 0.100" in found
-    assert "told from every other method and from none" in found
+    assert "dp-sgd gives away least of the canaries: TPR at FPR 1 % 0.100" in found
+    assert "it differs from every other method, and from no defence," in found
 
 
 def test_no_winner_is_named_that_is_not_told_from_none() -> None:
     """Early stopping .016 beside none .013: the lower number was the undefended one's."""
     record = made_record(made_row("none", 0.013), made_row("early-stop", 0.016))
     found = record.finding
-    assert found.startswith("early-stop and none cannot be told apart: no defence is shown to show")
+    assert found.startswith(
+        "early-stop and none cannot be told apart, so no defence is shown to give"
+    )
     assert "TPR at FPR 1 % 0.016, without a defence 0.013" in found
     for text in (found, as_markdown(record.document()), as_page(record.told())):
-        assert "shows least" not in text
+        assert "gives away least" not in text
 
 
 def test_no_winner_is_named_that_is_not_told_from_the_second() -> None:
     methods = (made_row("selena", 0.3), made_row("relaxloss", 0.301), made_row("goldfish", 0.305))
     found = made_record(_NONE, *methods).finding
     assert found.startswith(
-        "selena, relaxloss and goldfish cannot be told apart, and none of them is shown to show "
+        "selena, relaxloss and goldfish cannot be told apart, so none of them is shown to show "
         "least (TPR at FPR 1 % between 0.300 and 0.305, without a defence 0.900)"
     )
     without_interval = made_record(_NONE, made_row("hamp", 0.1), made_row("selena", None))
     assert "hamp and selena cannot be told apart" in without_interval.finding
     apart = made_row("dropout", 0.301, ranked=False, why="less useful")
-    assert "selena shows least" in made_record(_NONE, methods[0], apart).finding
+    assert "selena gives away least" in made_record(_NONE, methods[0], apart).finding
 
 
 def test_what_misses_the_utility_is_apart_and_not_ranked() -> None:

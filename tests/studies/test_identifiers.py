@@ -287,7 +287,7 @@ def test_too_few_identifiers_are_refused_with_their_numbers(corpus: Path, tmp_pa
             small,
             {**digits, "settings": IdentifierSettings()},
             FormatError,
-            r"'digits' has 1,000 fills, of which \d+ are in the c",
+            r"'digits' has 1,000 secrets, of which \d+ are in the c",
         ),
         (corpus, {"formats": ["nothing"]}, FormatError, "no format 'nothing'"),
         *(
@@ -316,7 +316,7 @@ def test_a_model_that_cannot_compare_is_refused_by_what_it_lacks(
     short = LoadedModel(model=model, tokenizer=base().tokenizer, name="short")
     for refused, said in (
         (tmp_path / "missing", "missing"),
-        (lacking, "has no token for 'f', which fills of format 'key' hold"),
+        (lacking, "has no token for 'f', which secrets of format 'key' hold"),
         (short, r"in document \d+ of .*: \d+ tokens with the text in front, and model 's"),
     ):
         with pytest.raises(ModelError, match=said):
@@ -398,5 +398,7 @@ def test_words_that_many_fills_hold_leave_none_out(tmp_path: Path) -> None:
     few = Format(name="few", template="{digits:3}")
     none = write_lines(tmp_path / "none.txt", ["none"])
     found = find_identifiers(none, [few], most=9, left=9, seed=0)
-    with pytest.raises(FormatError, match=r"'few' has 1,000 fills, of which 0 are in the corpus, "):
+    with pytest.raises(
+        FormatError, match=r"'few' has 1,000 secrets, of which 0 are in the corpus, "
+    ):
         found.draws("few", 1000, seed=0, before="no 123 has")

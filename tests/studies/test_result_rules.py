@@ -164,11 +164,17 @@ def valid(values: Values, change: Change) -> Result:
         (at("formats", []), "canary 'random_number/x1/0000' is of format 'random_number', which"),
         (at("formats.0.space_size", "0"), r"formats\[0\].space_size='0'.* greater than or equal"),
         (at("formats.0.space_size", "-5"), r"space_size='-5': Input should be a decimal string"),
-        (at("formats.0.references", 10**9), "has 1,000,000,000 references among 1000000000 fills"),
+        (
+            at("formats.0.references", 10**9),
+            "has 1,000,000,000 references among 1000000000 secrets",
+        ),
         (at("formats.0.references", 0), r"formats\[0\].references=0: Input should be greater"),
         (at("formats.0.reference_bits_quantiles", [1, 2]), "quantiles that are not 9 in order"),
         (at("formats.0.reference_bits_quantiles", [*range(8), 0]), "quantiles that are not 9 in"),
-        (at("formats.0.set_aside", 10**9), "1,000,000,010 fills were inserted or set aside, of 1"),
+        (
+            at("formats.0.set_aside", 10**9),
+            "1,000,000,010 secrets were inserted or set aside, of 1",
+        ),
         (doubled("formats"), "format 'random_number' is there 2 times"),
         # Canaries.
         (doubled("canaries"), "canary 'random_number/x1/0000' is there 2 times"),

@@ -96,7 +96,7 @@ IN_OUT = {"included": [True, False]}
         ("score,included\n1,1\ninf,0\n", "holds no finite number"),
         ("score,included\n1,1\n2,maybe\n", "row 2, column 'included' must say who was in"),
         ("score,included\n1,1.0\n2,2e0\n", "row 2, column 'included' must say who was in"),
-        ("score,included\n1\n", "row 1 has 1 cells under 2 names"),
+        ("score,included\n1\n", "row 1 has 1 values under 2 names"),
         ("score,score\n1,1\n", "two columns of one name"),
         ("value,included\n1,1\n", r"no column 'score'; it has included, value"),
         ("score,member\n1,1\n", r"no column 'included'; it has member, score"),

@@ -35,27 +35,29 @@ def test_the_strongest_kind_is_first_and_one_without_a_rate_last() -> None:
     assert (first["each"], first["TPR at FPR 0.01"]) == ("32", "0.800")
     assert first["with 50 % of them"] == "0.700"
     assert first["separated"] == "3 of 32"
-    assert first["TPR − uniform fill's"] == "+0.700"
+    assert first["TPR − that of uniform"] == "+0.700"
     assert [row[0] for row in cost.cells] == ["100 %", "50 %", "0 %"]
     assert cost.cells[0][5] == "+0.0200"
 
 
 def test_notes_say_what_may_be_claimed() -> None:
     notes = sections(made_power(notes=("pin/x1 has fewer canaries",)))[0].notes
-    assert "pin/x1: uniform fills, which have ranks as well" in notes
+    assert "pin/x1: uniform canaries, which have ranks as well" in notes
     assert any("judged by their coins alone: they have no ranks" in note for note in notes)
-    assert "new_token/x1: stronger than a uniform fill (pin/x1)" in notes
-    assert "texts/x1: not told apart from a uniform fill (pin/x1)" in notes
+    assert "new_token/x1: shows more than uniform canaries (pin/x1)" in notes
+    assert "texts/x1: not told apart from uniform canaries (pin/x1)" in notes
     assert notes[-1] == "pin/x1 has fewer canaries"
 
 
 def test_the_choice_of_the_strongest_is_paid_for() -> None:
     unsure = made_power(strongest_low=None)
     assert strongest_line(unsure, 3) == "strongest: new_token/x1"
-    paid = "; its TPR is at least 0.600, which pays for the choice among 3 classes"
+    paid = "; its TPR is at least 0.600, corrected for the choice among 3 classes"
     assert strongest_line(made_power(), 3) == f"strongest: new_token/x1{paid}"
     nobody = made_power(strongest=None, strongest_low=None)
-    assert strongest_line(nobody, 3).endswith("no class resolves that FPR; train more models")
+    assert strongest_line(nobody, 3).endswith(
+        "too few for that FPR in every class; train more models"
+    )
 
 
 def test_without_models_without_canaries_their_cost_is_not_known() -> None:
@@ -134,7 +136,7 @@ def test_the_gate_names_the_kind_of_the_worst_canary() -> None:
 
 
 def test_a_pass_of_uniform_fills_says_that_other_kinds_may_show_more() -> None:
-    said = "These canaries are uniform fills; other kinds may show more"
+    said = "These canaries are of the kind uniform; other kinds may show more"
     alone, several = made_sweep(), _with_run(kinds=("uniform", "new_token"))
     leaking = made_sweep(leaking=1)
     found = [known(one.told().answers).steps for one in (alone, several, leaking)]

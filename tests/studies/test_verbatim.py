@@ -55,7 +55,7 @@ def test_the_finding_names_the_worst_and_the_control() -> None:
     alone = look(document(verdict="reproduced"), held_out=None, group=None)
     assert "without a control" in alone.finding
     nothing = look(document(verdict="no"), corpus=group(longest_run=7))
-    assert "no window of 10 documents comes out" in nothing.finding
+    assert "no passage of 10 documents is reproduced" in nothing.finding
 
 
 def test_columns_of_controls_are_there_where_these_are() -> None:
@@ -128,14 +128,14 @@ def test_where_no_window_was_looked_at_nothing_passes() -> None:
     nothing = look(corpus=group(windows=0))
     verdict = lx.check(nothing, lx.Thresholds(max_verbatim_run=500))
     assert verdict.outcome == "inconclusive"
-    assert "no window was looked at" in verdict.sentence
+    assert "none of them was asked for" in verdict.sentence
 
 
 def test_what_cannot_be_compared_is_refused(tmp_path: Path) -> None:
     other_rule = replace(look().settings, tries=5)
     for other, problem in (
         (sized(2, corpus_sha256="00" * 32), "study 2 is of other documents .000000000000. than st"),
-        (sized(2, settings=other_rule), "study 2 asked for its windows otherwise than study 1"),
+        (sized(2, settings=other_rule), "study 2 asked for passages in another way than study 1"),
     ):
         with pytest.raises(SettingsError, match=problem):
             lx.compare([look(), other], tmp_path)

@@ -191,7 +191,7 @@ def test_a_canary_that_all_models_have_is_named_and_not_judged() -> None:
     assert said.startswith("1 of 10 canaries was")
     assert text.id in said
     assert result.primary["canaries"].cells_missing == 12
-    assert any("12 of 120 cells have no score by lira" in line for line in result.warnings)
+    assert any("12 of 120 cases have no score by lira" in line for line in result.warnings)
 
 
 def test_coins_that_are_all_alike_say_nothing() -> None:

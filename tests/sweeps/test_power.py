@@ -104,6 +104,6 @@ def test_what_is_not_resolved_and_what_has_no_yardstick_is_said() -> None:
     assert power is not None
     assert power.strongest is None
     assert power.comparisons == ()
-    assert "there is no uniform fill to hold the kinds against" in power.notes[0]
-    assert "do not resolve a FPR of 0.01" in power.notes[1]
+    assert "there are no uniform canaries to compare the kinds with" in power.notes[0]
+    assert "too few for a false-positive rate of 0.01" in power.notes[1]
     assert [kind_of(text, plan) for text in plan.canaries[:2]] == [*_CHOSEN]

@@ -38,9 +38,9 @@ from lmexposure.statistics.bounds.bound import (
 from lmexposure.statistics.results import EpsilonBound, EpsilonPoint
 
 _COINS = (
-    "every fill went in by an independent coin of the probability given, tossed after fills and "
-    "places were drawn",
-    "canaries and references given are all the fills that a coin was tossed for",
+    "every secret went in by an independent coin of the probability given, tossed after secrets "
+    "and places were drawn",
+    "canaries and references given are all the secrets that a coin was tossed for",
 )
 _ALIKE = ("log-perplexities are independent given the model, and alike but for the insertion",)
 # Only j, the number of canaries given up for delta, is fixed with this epsilon in mind.

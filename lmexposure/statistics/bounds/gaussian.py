@@ -464,7 +464,7 @@ def one_run_gaussian_audit(
         },
         threshold=None,
         threshold_choice=(
-            f"best of {len(rungs)} numbers of guesses, fixed beforehand and all paid for; "
+            f"best of {len(rungs)} numbers of guesses, fixed beforehand and corrected for; "
             f"{best.guesses} from {'both ends' if best.end == 'both' else 'the top'} decided"
         ),
         max_attainable=attainable,

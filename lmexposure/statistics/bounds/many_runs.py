@@ -192,7 +192,7 @@ def _largest(
     if np.isnan(values).all():
         raise InputError(
             f"the coins of none of the {len(cells)} {what} can have been tossed fairly, or none "
-            "has a score; give each cell a fair coin of its own"
+            "has a score; give each canary in each model a fair coin of its own"
         )
     best = int(np.argmax(np.where(np.isneginf(shares), -1, shares)))
     bound = one_run_audit(*cells[best], **vars(share), seed=seed)

@@ -126,7 +126,7 @@ def one_run_audit(
         counts=counts,
         threshold=None,
         threshold_choice=(
-            "best of the numbers of guesses on three rays, fixed beforehand and all paid for; the "
+            "best of the numbers of guesses on three rays, fixed beforehand and corrected for; the "
             f"ray '{decided}' decided, with {correct} of {guesses} guesses right"
         ),
         max_attainable=most,

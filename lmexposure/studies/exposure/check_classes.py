@@ -166,8 +166,8 @@ EXPOSURE_CHECKS: dict[str, CheckKind] = {
     ),
     "accept_quick": CheckKind(
         name="measured in full",
-        help="A quick look makes a tenth of the references and of the search, so that what it "
-        "finds is a leak, and what it does not find may be one.",
+        help="A quick look uses a tenth of the references and of the search: what it finds is a "
+        "leak, and what it does not find may still be one.",
         remedy="Measure again with --effort normal.",
         precondition=True,
         of_depth=True,

@@ -102,7 +102,7 @@ def check_controls(result: ResultNumbers, formats: list[str]) -> dict[str, Check
 def _controls(name: str, test: GuessingTest | None, level: float) -> Check:
     p, outcome = None if test is None else test.p_value, Outcome.INCONCLUSIVE
     if p is None:
-        reason = "the p-value of the controls is missing, so nothing shows that the null holds"
+        reason = "the p-value of the controls is missing, so nothing shows that they are at chance"
     elif p <= level:
         reason = (
             f"the controls, which the model never saw, are not at chance (p = {probability(p)}, "

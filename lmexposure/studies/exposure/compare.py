@@ -419,7 +419,7 @@ def _differs(base: RunFiles, other: RunFiles, name: str) -> str | None:
     """What is not the same about a format of two runs."""
     first, second = (run.result.format_named[name].space_size for run in (base, other))
     if first != second:
-        return f"has |R| = {first} in the first and {second} in the second"
+        return f"has {first} possible secrets in the first and {second} in the second"
     if base.manifest is None or other.manifest is None:
         return None
     texts = [run.manifest.formats[name] for run in (base, other) if run.manifest is not None]
@@ -475,7 +475,7 @@ def _most_guesses(runs: Sequence[tuple[str, Sequence[ClassRow]]]) -> Iterator[st
     for name, rows in runs:
         most = max((found.given for row in rows for found in row.tries), default=0)
         if most:
-            yield f"{LABELS['guesses']}, {name}: within {most:,} of the likeliest fills"
+            yield f"{LABELS['guesses']}, {name}: within {most:,} of the likeliest secrets"
 
 
 def _notes(runs: Runs) -> Iterator[str]:

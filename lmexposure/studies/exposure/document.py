@@ -66,7 +66,7 @@ _EXPOSURE = (
     "Exposure says by how many bits the model shortens the search for a secret that was hidden in "
     "its training text; higher = more memorised. Each bit halves the guesses. Secrets that a model "
     "never saw have a median of 1 bit, and 95 % of them stay below 4.3 bits, by chance alone. A "
-    "canary at the extraction line is likelier to the model than every other fill of the format."
+    "canary at the extraction line is likelier to the model than every other possible secret."
 )
 _MEANING = (
     "Made-up secrets stand for real text of their kind: what is known of them, the model would "
@@ -74,13 +74,13 @@ _MEANING = (
     "an attacker needs; guessing alone has 1 bit."
 )
 _REFERENCES = (
-    "References are fills of the same format that the model never saw. Canaries to the left of "
+    "References are secrets of the same format that the model never saw. Canaries to the left of "
     "them, at fewer bits, are canaries that the model knows. The curve is a skew-normal fit, and "
     "no exposure shown rests on it: where it fits badly, its numbers mean little, and a good fit "
     "among the references does not vouch for the tail beyond them."
 )
 _EXTRACTION = (
-    "What an attacker finds who has the model and knows the format. Guesses: the likeliest fills "
+    "What an attacker finds who has the model and knows the format. Guesses: the likeliest secrets "
     "are tried in a proven order. Known characters: the attacker knows the beginning of the secret "
     "already."
 )
@@ -92,8 +92,8 @@ _PRIVACY = (
 )
 _ROC = (
     "Both axes are logarithmic, since the left end is what counts: how many canaries are found "
-    "while few other texts are taken for canaries. There are too few texts to resolve the shaded "
-    "part."
+    "while few other texts are taken for canaries. In the shaded part there are too few texts to "
+    "say anything."
 )
 _TRAINING = (
     "A model that did not learn can leak nothing, so low exposure means something only where the "
@@ -109,9 +109,9 @@ _CONTROLS = (
     "is at fault, and no other number here can be trusted."
 )
 _CANARIES = (
-    "Guesses: how many fills an attacker tries until the secret is found, knowing the format "
+    "Guesses: how many secrets an attacker tries until the right one is found, knowing the format "
     "alone. Revealed: the fewest characters of the secret that must be known for a search to find "
-    "the rest. Rank: 1 + the fills never inserted that are at least as likely."
+    "the rest. Rank: 1 + the secrets never inserted that are at least as likely."
 )
 
 
@@ -496,14 +496,14 @@ def _most_exposed(rows: Sequence[CanaryRow]) -> list[CanaryRow]:
 GLOSSARY = (
     (
         "format",
-        "A text with holes, such as “The random number is 9 digits”. All ways to fill its holes "
-        "are the randomness space R.",
+        "A text with holes, such as “The random number is 9 digits”. Its possible secrets are all "
+        "ways to fill them.",
     ),
     (
         "secret, canary",
-        "A secret is one way to fill the holes, drawn at random. A canary is the format filled "
-        "with a secret, put into the training text on purpose: where the model gives it away, it "
-        "gives away other text of its kind [1].",
+        "A secret is what goes into the holes, drawn at random. A canary is the format filled with "
+        "a secret, put into the training text on purpose: where the model gives it away, it gives "
+        "away other text of its kind [1].",
     ),
     ("class", "Canaries of one format that were inserted equally often."),
     ("repetitions", "How often a canary was put into the training text."),
@@ -512,7 +512,7 @@ GLOSSARY = (
         "A canary drawn like the others and never inserted. Controls show what chance alone gives "
         "in this measurement.",
     ),
-    ("reference", "A fill of the same format, never inserted, that canaries are compared with."),
+    ("reference", "A secret of the same format, never inserted, that canaries are compared with."),
     (
         "log-perplexity",
         "−log2 of the probability that the model gives to the whole text, in bits, summed over its "
@@ -520,13 +520,13 @@ GLOSSARY = (
     ),
     (
         "rank",
-        "1 + the number of fills, never inserted, that the model finds at least as likely as the "
+        "1 + the number of secrets, never inserted, that the model finds at least as likely as the "
         "canary. Rank 1 is the likeliest.",
     ),
     (
         "exposure",
-        "log2 |R| − log2 rank, in bits [1]. Higher = more memorised. A secret that was never seen "
-        "has 1 bit in the median and 1.44 in the mean [2].",
+        "log2 of the number of possible secrets − log2 of the rank, in bits [1]. Higher = more "
+        "memorised. A secret that was never seen has 1 bit in the median and 1.44 in the mean [2].",
     ),
     (
         "extraction",

@@ -129,7 +129,7 @@ class FormatResult(Record):
         if self.references >= self.space_size:
             raise ValueError(
                 f"format {self.name!r} has {self.references:,} references among {self.space_size} "
-                "fills"
+                "secrets"
             )
         return self
 

@@ -497,7 +497,7 @@ class ResultNumbers(Study):
             taken = inserted[form.name] + form.set_aside
             if taken > form.space_size:
                 raise ValueError(
-                    f"format {form.name!r}: {taken:,} fills were inserted or set aside, of "
+                    f"format {form.name!r}: {taken:,} secrets were inserted or set aside, of "
                     f"{form.space_size:,} that there are"
                 )
         return self

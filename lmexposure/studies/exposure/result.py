@@ -403,7 +403,7 @@ def _after_a_pass(checks: Sequence[Check]) -> Iterator[str]:
     if _is_quick(checks):
         yield "Measure again with --effort normal before a release: this was a first look."
     yield (
-        "No leak found is no proof that there is none: it holds for secrets of the forms and "
+        "No leak found is no proof that there is none: it holds for secrets of the formats and "
         "repetitions inserted here, not for other texts."
     )
     if not any(check.key in _EPSILON for check in checks):

@@ -49,7 +49,7 @@ def read_scores(path: str | Path, result: ResultNumbers) -> Scores:
             wanted += [_BASE] * (_BASE in file.schema_arrow.names)
             table = file.read(columns=wanted)
         if any(table[name].null_count for name in wanted):
-            raise ValueError("an empty cell")
+            raise ValueError("an empty field")
         texts = [np.asarray(table[name].to_pylist(), dtype=str) for name in _TEXT_COLUMNS]
         copies = np.asarray(table["repetitions"].to_pylist(), dtype=np.int64)
         bits, *base = [np.asarray(table[name].to_pylist(), dtype=np.float64) for name in wanted[4:]]
@@ -195,7 +195,7 @@ def _csv(path: Path) -> Columns:
         rows = [row for row in reader if row]
     short = next((i for i, row in enumerate(rows, 1) if len(row) != len(header)), None)
     if short is not None:
-        raise ValueError(f"row {short} has {len(rows[short - 1])} cells under {len(header)} names")
+        raise ValueError(f"row {short} has {len(rows[short - 1])} values under {len(header)} names")
     return dict(zip(header, zip(*rows, strict=True), strict=True)) if rows else {}
 
 

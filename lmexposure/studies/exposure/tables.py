@@ -769,11 +769,11 @@ def _power(claim: ClaimCheck) -> str:
         return ""
     chance = f"with probability {short(claim.power)}"
     if claim.refutable_from is None:
-        found = "no leak, however large, would have contradicted the claim so often"
+        found = "no leak, however large, would have contradicted the claim as often"
     else:
         found = (
-            "an ideal attack would have contradicted the claim so often from a true epsilon of "
-            f"{nats(claim.refutable_from)} on"
+            "an ideal attack would have contradicted the claim as often if the true epsilon were "
+            f"{nats(claim.refutable_from)} or more"
         )
     return f"; this audit could have shown up to {nats(claim.could_show)} {chance}, and {found}"
 
