@@ -69,6 +69,11 @@ class Record(BaseModel):
         protected_namespaces=(),
     )
 
+    def __dir__(self) -> list[str]:
+        """Its own names, for the Tab key, without those of pydantic."""
+        own = (name for name in super().__dir__() if not name.startswith("_"))
+        return sorted(set(own) - set(dir(BaseModel)))
+
 
 class FileRecord(Record):
     """A whole file."""

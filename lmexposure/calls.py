@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from lmexposure._notebook import notebook_bars
 from lmexposure._settings import Setting, Settings, refuse_unknown, settings_taken
 from lmexposure.core import Study
 from lmexposure.errors import SettingsError
@@ -128,7 +129,7 @@ def run(
         out: the run directory: manifest.json, corpus/, model/, metrics.jsonl, training.json,
             scores.parquet, result.json, run.json; None leaves nothing, the model neither, but where
             SIGTERM ends the process: then a temporary directory, lmexposure-..., stays.
-        progress: watches.
+        progress: watches; in a notebook bars are shown without it.
         settings: what to insert, train and measure. Secrets and coins without a seed are drawn once
             for `out`: its manifest has what was drawn.
 
@@ -151,7 +152,7 @@ def run(
         corpus,
         out=out,
         settings=chosen,
-        progress=progress or silent,
+        progress=progress or notebook_bars() or silent,
     )
 
 
@@ -191,7 +192,7 @@ def measure(  # noqa: PLR0913 - its data; each may be left out
             training.json beside a saved model says, where this package trained it on this manifest.
         out: a directory for result.json, scores.parquet and, with the date, run.json; a second
             call with the same inputs returns what is there, and an interrupted one goes on.
-        progress: watches.
+        progress: watches; in a notebook bars are shown without it.
         settings: what to measure; how a model that is not in memory is loaded; and how the training
             made rows of records, where not as the manifest says.
 
@@ -221,7 +222,7 @@ def measure(  # noqa: PLR0913 - its data; each may be left out
         rows=rows,
         validation=validation,
         out=out,
-        progress=progress,
+        progress=progress or notebook_bars(),
     )
 
 
@@ -298,7 +299,7 @@ def sweep(
         workers: models side by side, by Ray; None: as many as there are cores (or GPUs) where Ray
             is installed, else 1; 1: in this process, without Ray.
         address: of a Ray cluster, "HOST:PORT" or "auto"; None: this machine.
-        progress: watches.
+        progress: watches; in a notebook bars are shown without it.
         settings: of the sweep, and of the training of each model.
 
     Raises:
@@ -319,7 +320,7 @@ def sweep(
         settings=chosen,
         workers=workers,
         address=address,
-        progress=progress or silent,
+        progress=progress or notebook_bars() or silent,
     )
 
 
@@ -340,7 +341,7 @@ def compare_defences(
         out: the directory of the comparison, where the same call goes on.
         workers: as for `sweep`.
         address: as for `sweep`.
-        progress: watches.
+        progress: watches; in a notebook bars are shown without it.
         settings: which methods, at which utility, and those of the sweep of each.
 
     Raises:
@@ -363,7 +364,7 @@ def compare_defences(
         settings=chosen,
         workers=workers,
         address=address,
-        progress=progress or silent,
+        progress=progress or notebook_bars() or silent,
     )
 
 
@@ -392,7 +393,7 @@ def verbatim(  # noqa: PLR0913 - its data; each may be left out
         prompts: more beginnings for free samples.
         out: directory for verbatim.json and passages.json, where the same call goes on; without it
             the texts that came out are not kept.
-        progress: watches.
+        progress: watches; in a notebook bars are shown without it.
         settings: which windows, how they are asked for, and how models are loaded.
 
     Returns:
@@ -428,7 +429,7 @@ def verbatim(  # noqa: PLR0913 - its data; each may be left out
         held_out=held_out,
         prompts=prompts,
         settings=chosen,
-        progress=progress or silent,
+        progress=progress or notebook_bars() or silent,
     )
 
 
@@ -457,7 +458,7 @@ def identifiers(
             training. Only they allow to say "membership", or identifiers that are random by their
             standard: UUIDs of version 4.
         out: the directory that identifiers.json goes to, where the same call goes on.
-        progress: watches.
+        progress: watches; in a notebook bars are shown without it.
         settings: of the comparison, and how models are loaded.
 
     Returns:
@@ -495,7 +496,7 @@ def identifiers(
         held_out=held_out,
         out=out,
         settings=chosen,
-        progress=progress or silent,
+        progress=progress or notebook_bars() or silent,
     )
 
 
@@ -512,7 +513,7 @@ def canife(
     Args:
         corpus: a file, several, or patterns: records with a field that says whose each is, or text.
         out: the directory of canife.json and the model, where the same call goes on.
-        progress: watches.
+        progress: watches; in a notebook bars are shown without it.
         settings: whose text is trained on, which model, how, and how its rounds are attacked.
 
     Raises:
@@ -530,5 +531,5 @@ def canife(
         corpus,
         out=out,
         settings=chosen,
-        progress=progress,
+        progress=progress or notebook_bars(),
     )

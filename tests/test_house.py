@@ -22,6 +22,7 @@ FLOORS = {
     "errors": 0,
     "_lazy": 0,
     "_style": 0,
+    "_notebook": 1,
     "_quantiles": 1,
     "_validate": 1,
     "_written": 1,

@@ -68,6 +68,10 @@ class Inserted(NamedTuple, Generic[_T]):
     def _repr_html_(self) -> str:
         return f"<p>Inserted: {html(self._what)}</p>{self.manifest._repr_html_()}"
 
+    def __dir__(self) -> list[str]:
+        """For the Tab key, without what every tuple has."""
+        return list(self._fields)
+
     @property
     def _what(self) -> str:
         several = isinstance(self.documents, Sized) and not isinstance(self.documents, Mapping)

@@ -106,6 +106,13 @@ class ManifestFile(FileRecord):
         return made
 
 
+# What the Tab key offers of a manifest.
+_TAB = (
+    *("canaries", "controls", "corpus", "entries", "formats", "held_out", "plan", "read"),
+    *("references", "set_aside", "sha256", "to_dict", "witnesses", "wrapping", "write"),
+)
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Manifest:
     """Which canaries exist, where each goes, and the controls.
@@ -145,6 +152,10 @@ class Manifest:
             for (form, role, repetitions), n in every.items()
         ]
         return html(repr(self)) + html_table(("format", "role", "repetitions", "secrets"), rows)
+
+    def __dir__(self) -> list[str]:
+        """What a person needs of it, for the Tab key; all else is there too."""
+        return sorted(_TAB)
 
     @cached_property
     def canaries(self) -> tuple[Canary, ...]:

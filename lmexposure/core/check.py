@@ -6,15 +6,18 @@ convincing first, of preconditions what makes everything else doubtful.
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from lmexposure._settings import Settings, at_least_0, setting, settings_of, whole
 from lmexposure._style import outcome_word, sentence, setting_value, short, visible
 from lmexposure._validate import fraction, positive
 from lmexposure.errors import SettingsError
+
+if TYPE_CHECKING:
+    from lmexposure.core.charts import Chart
 
 DEFAULT_GUESSES = 1000
 _MOST = 10**15  # of a count
@@ -132,6 +135,8 @@ class Verdict:
     tested: tuple[str, ...]  # what was tested, one short phrase each
     untested: tuple[str, ...]  # what was not, and why, one short phrase each
     kinds: Mapping[str, CheckKind]  # of its checks, by their keys
+    # of what was judged; None: not known
+    charts: Callable[[], Sequence["Chart"]] | None = field(default=None, compare=False)
 
     def __repr__(self) -> str:
         return f"<Verdict: {visible(self.sentence)}>"
@@ -139,7 +144,26 @@ class Verdict:
     def _repr_html_(self) -> str:
         from lmexposure.core.render import verdict_cell
 
-        return verdict_cell(self)
+        return verdict_cell(self, self._drawn[:1])
+
+    @property
+    def _drawn(self) -> "Sequence[Chart]":
+        return () if self.charts is None else self.charts()
+
+    def plot(self) -> "Chart":
+        """The first chart of what was judged; a notebook shows it.
+
+        Raises:
+            SettingsError: it has no charts.
+        """
+        if not self._drawn:
+            raise SettingsError("what was judged has no charts; see the checks of the verdict")
+        return self._drawn[0]
+
+    def __dir__(self) -> list[str]:
+        """What a person needs of it, for the Tab key; all else is there too."""
+        names = (name for name in object.__dir__(self) if not name.startswith("_"))
+        return sorted(set(names) - {"charts", "kinds"})
 
     @property
     def finding(self) -> str:

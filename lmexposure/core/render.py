@@ -7,7 +7,6 @@ import csv
 import io
 import json
 import re
-from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -217,9 +216,9 @@ def as_frame(document: Document) -> "pd.DataFrame":
 def as_cell(document: Document) -> str:
     """For a notebook: the verdict, the first chart and the first table; a report has them all."""
     parts = [f"<h3>{html(document.title)}</h3>"]
-    parts += [verdict_cell(document.verdict)] if document.verdict else []
+    charts = document.drawings()[:1]
+    parts += [verdict_cell(document.verdict, charts)] if document.verdict else []
     parts.append(f"<p>{html(document.answer)}</p>")
-    parts += map(_picture, document.drawings()[:1])
     sections = (part for section in document.on("html") for part in (section, *section.parts))
     shown = next((section for section in sections if section.table is not None), None)
     if shown is not None and shown.table is not None:
@@ -228,20 +227,14 @@ def as_cell(document: Document) -> str:
     return "\n".join([*parts, f"<p>{html(document.origin)}</p>"])
 
 
-def _picture(chart: "Chart") -> str:
-    """A chart apart from the cell's other ids and colours."""
-    data = b64encode(chart.svg("plain").encode()).decode()
-    return f'<p><img alt="{html(chart.description)}" src="data:image/svg+xml;base64,{data}"></p>'
-
-
-def verdict_cell(verdict: Verdict) -> str:
-    """For a notebook: the word, why, and what each kind of check came to."""
+def verdict_cell(verdict: Verdict, charts: "Sequence[Chart]" = ()) -> str:
+    """For a notebook: the word, why, and what each kind of check came to; then charts."""
     rows = [(line.outcome, line.what, line.said) for line in shared_lines(verdict)]
     word = outcome_word(verdict.outcome).upper()
     style = f"border-left: 6px solid {_COLOURS[verdict.outcome]}; padding-left: 8px"
     return (
         f'<div style="{style}"><p><b>{word}</b></p><p>{html(verdict.finding)}</p>'
-        f"{html_table((), rows)}</div>"
+        f"{html_table((), rows)}</div>{''.join(chart.image() for chart in charts)}"
     )
 
 

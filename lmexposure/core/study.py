@@ -358,7 +358,10 @@ def judged(study: Study, limits: Thresholds | None = None) -> Verdict:
     said = list(study.checks(limits))
     checks = [_asked(check, limits) for check in said if isinstance(check, Check)]
     untested = [line for line in said if isinstance(line, str)]
-    return study.qualified(verdict_of(checks, untested, study.CHECKS), limits)
+    verdict = replace(
+        verdict_of(checks, untested, study.CHECKS), charts=lambda: study.document().drawings()
+    )
+    return study.qualified(verdict, limits)
 
 
 def _asked(check: Check, limits: Thresholds) -> Check:

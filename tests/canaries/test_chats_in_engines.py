@@ -253,7 +253,11 @@ REFUSED: list[tuple[list[Any], dict[str, Any], str]] = [
         {"wrapping": Wrapping(turn="assistant", other=HELD)},
         "hold a secret of format 'pin'",
     ),
-    (chats(), {"fields": {"tools": [{}]}}, "'tools' is given to the canaries' records, by which"),
+    (
+        chats(),
+        {"fields": {"tools": [{}]}},
+        "'tools' is given to the canaries' records, which the temp",
+    ),
     (chats(), {"fields": {"messages": []}}, "must leave out 'messages': the canary goes there"),
     (chats(), {"fields": {"zz": 1}}, "record 1 has no field 'zz', for which fields gives a c"),
     *(

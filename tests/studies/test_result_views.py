@@ -277,3 +277,35 @@ def test_a_measurements_own_scores_stay_as_they_were(tmp_path: Path) -> None:
     before = (run / "scores.parquet").read_bytes()
     Result.read(run).save(run)
     assert (run / "scores.parquet").read_bytes() == before
+
+
+def test_the_tab_key_shows_about_fifteen_names_and_each_is_there(tmp_path: Path) -> None:
+    result, inserted = small_result(), insert(["a line"] * 60, formats="pin", repetitions=16)
+    verdict = lx.check(result)
+    shown: list[Any] = [result, result.summary[1], inserted, inserted.manifest, verdict]
+    for each in (*shown, result.formats[0], result.canaries[0]):
+        assert 2 <= len(dir(each)) <= 18, (type(each), dir(each))
+        assert not [name for name in dir(each) if name.startswith("_")]
+        assert not {"construct", "model_dump", "copy", "count", "index"} & set(dir(each))
+        assert [name for name in dir(each) if not hasattr(each, name)] == []
+    for each in (result, result.summary[1], verdict):
+        assert "plot" in dir(each)
+
+
+def test_a_verdict_and_a_class_have_a_chart() -> None:
+    result = small_result()
+    verdict, row = lx.check(result), result.exposure(repetitions=4)
+    assert verdict.plot().name == result.plot().name
+    assert verdict.plot().image() in verdict._repr_html_()
+    assert row.plot().title == "Secrets found by guessing: random_number, canary, repetitions 4"
+    assert "guesses 1,000 " in row.plot().description
+    assert row.plot().image() in row._repr_html_()
+    unsearched = replace(row, guesses=())
+    assert "<img" not in unsearched._repr_html_()
+    with pytest.raises(SettingsError, match=r"was searched for.*; result\.plot\(\) shows its exp"):
+        unsearched.plot()
+    bare = replace(verdict, charts=None)
+    assert bare == verdict
+    assert "<img" not in bare._repr_html_()
+    with pytest.raises(SettingsError, match="no charts; see the checks of the verdict"):
+        bare.plot()

@@ -10,6 +10,7 @@ import re
 import textwrap
 import warnings
 import xml.etree.ElementTree as ET
+from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from matplotlib import style
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure, FigureBase
 
+from lmexposure._style import html
 from lmexposure.core.charts.style import (
     INK,
     LEGEND_LINE,
@@ -65,6 +67,12 @@ class Chart:
 
     def _repr_svg_(self) -> str:
         return self.svg("plain")
+
+    def image(self) -> str:
+        """An element of HTML, apart from a page's other ids and colours."""
+        data = b64encode(self.svg("plain").encode()).decode()
+        said = html(self.description)
+        return f'<p><img alt="{said}" src="data:image/svg+xml;base64,{data}"></p>'
 
     def svg(self, theme: Theme = "page") -> str:
         """The chart as SVG; the same data gives the same text."""

@@ -7,7 +7,7 @@ rank nor exposure: coins alone tell whether one is in.
 """
 
 from dataclasses import dataclass
-from typing import Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -31,11 +31,13 @@ from lmexposure._style import (
     html,
     html_table,
     interval,
+    percent,
     probability,
     visible,
 )
 from lmexposure._types import Found
 from lmexposure._validate import LARGEST_NUMBER
+from lmexposure.errors import SettingsError
 from lmexposure.statistics import (
     AreaUnderCurve,
     EpsilonBound,
@@ -49,6 +51,9 @@ from lmexposure.statistics import (
     TprAtFpr,
 )
 
+if TYPE_CHECKING:
+    from lmexposure.core.charts import Chart
+
 # What estimates are kept under; a rank that is exact up to a margin is an "exact" one.
 EstimateName = Literal[
     "exact", "bounded", "importance", "sampled", "skew_normal", "certificate", "calibrated"
@@ -56,6 +61,11 @@ EstimateName = Literal[
 Role = Literal["canary", "control"]
 
 _QUANTILES = 9  # of the references that are kept
+# What the Tab key offers of a class.
+_TAB = (
+    *("format", "role", "repetitions", "n", "mean", "median", "mean_interval", "capped", "plot"),
+    *("guesses", "guessing_test", "epsilon", "extraction", "methods", "notes"),
+)
 
 
 class SkewNormalFit(Record):
@@ -291,9 +301,39 @@ class ClassSummary(ExposureSummary):
             (LABELS["p_value"], probability(p_value)),
             (tries, f"{found.found:,} of {found.of:,}" if found else MISSING),
         ]
-        return html(self.name) + html_table((), rows)
+        chart = self.plot().image() if self.guesses else ""
+        return html(self.name) + html_table((), rows) + chart
 
     __str__ = __repr__
+
+    def plot(self) -> "Chart":
+        """The share of its secrets that is found, by guesses; a notebook shows it.
+
+        Raises:
+            SettingsError: no guesses were made.
+        """
+        from lmexposure.core.charts import lines_chart
+
+        if not self.guesses:
+            raise SettingsError(
+                f"no secret of {self.name} was searched for, so there is nothing to draw; "
+                "result.plot() shows its exposure"
+            )
+        points = [(row.guesses, row.found / max(1, row.of)) for row in self.guesses]
+        return lines_chart(
+            name="guesses",
+            title=f"Secrets found by guessing: {self.name}",
+            caption="The share of the secrets of this class that an attacker finds who tries the "
+            "likeliest first. The higher, and the farther left, the more the model gives away.",
+            lines={self.name: points},
+            axes=("Guesses", "Share found"),
+            shown=percent,
+            logarithmic=True,
+        )
+
+    def __dir__(self) -> list[str]:
+        """What a person needs of it, for the Tab key; all else is there too."""
+        return sorted(_TAB)
 
     @property
     def counted(self) -> int:
