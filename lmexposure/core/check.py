@@ -136,7 +136,7 @@ class Verdict:
     untested: tuple[str, ...]  # what was not, and why, one short phrase each
     kinds: Mapping[str, CheckKind]  # of its checks, by their keys
     # of what was judged; None: not known
-    charts: Callable[[], Sequence["Chart"]] | None = field(default=None, compare=False)
+    charts: "Callable[[], Sequence[Chart]] | None" = field(default=None, compare=False)
 
     def __repr__(self) -> str:
         return f"<Verdict: {visible(self.sentence)}>"
