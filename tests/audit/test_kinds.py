@@ -178,7 +178,7 @@ def test_the_report_says_what_may_be_claimed(leaked: Result, tmp_path: Path) -> 
     table = known(section.table)
     (cells,) = table.cells
     assert cells[0] == "texts/x16"
-    assert section.notes[0].endswith("They have neither rank nor exposure")
+    assert "so they have no rank and no exposure" in section.notes[0]
     # 25 candidates held out do not resolve a rate of 1 %.
     assert cells[table.heads.index("TPR at FPR 1 %")] == "n/a"
     assert any("too few for a false-positive rate of 0.01" in note for note in section.notes)
@@ -258,7 +258,7 @@ def test_without_coins_they_are_left_out_and_that_is_said() -> None:
 
 def test_without_uniform_fills_nothing_is_measured() -> None:
     manifest = inserted(chosen(44))[1]
-    with pytest.raises(ManifestError, match=r"no uniform fills, .* but texts; insert with"):
+    with pytest.raises(ManifestError, match=r"no uniform canaries, .* but texts; insert with"):
         measure(lstm(manifest), manifest, settings=FEW)
 
 

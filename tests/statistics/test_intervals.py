@@ -179,7 +179,7 @@ def test_what_few_canaries_or_an_unknown_space_leave_open_is_none() -> None:
     beyond = estimated_quantile(sampled_exposure([0.0] * 7, range(1, 101)).estimates())
     assert beyond.low == pytest.approx(-math.log2(1 - 0.0125 ** (1 / 100)))
     assert beyond.high is None
-    assert beyond.note == "no upper end: the size of the randomness space was not given"
+    assert beyond.note == "no upper end: the number of possible secrets was not given"
 
 
 def test_against_a_naive_bootstrap() -> None:

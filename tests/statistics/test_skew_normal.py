@@ -212,8 +212,8 @@ def test_values_past_the_space_are_kept_and_marked() -> None:
     result = skew_normal_exposure([-8.0, -1.0], references, space_size=1000, bootstraps=39)
     assert result.value[0] > math.log2(1000)
     assert result.exceeds_space.tolist() == [True, False]
-    assert result.warnings[-1].startswith("1 of 2 canaries: more bits than the randomness space")
-    assert "more bits than the randomness space has" in result.canary(0).warnings[-1]
+    assert result.warnings[-1].startswith("1 of 2 canaries: more bits than the format has")
+    assert "more bits than the format has has" in result.canary(0).warnings[-1]
     assert result.canary(1).warnings == ()
 
 

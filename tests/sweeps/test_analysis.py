@@ -221,12 +221,12 @@ def test_too_few_models_are_told_how_many_it_takes() -> None:
     )
     few = next(line for line in result.warnings if line.startswith("canaries: ") and "FPR" in line)
     assert "0.1 % (it takes 738 models) or 1 % (it takes 74 models)" in few
-    assert any(line.startswith("population: ") for line in result.warnings)
+    assert any(line.startswith("ordinary documents: ") for line in result.warnings)
 
 
 def test_enough_models_need_no_warning() -> None:
     result = analysed(made_plan(64, 120, 10, attack="plain"), shift=1.0, names=("secret_tokens",))
-    assert [line for line in result.warnings if not line.startswith("population")] == []
+    assert [line for line in result.warnings if not line.startswith("ordinary documents")] == []
 
 
 def test_without_canaries_the_population_is_judged() -> None:

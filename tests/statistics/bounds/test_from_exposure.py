@@ -140,7 +140,7 @@ def test_too_few_canaries_or_references_say_so() -> None:
     # A thousand canaries are not too few: the single reference is.
     lonely = epsilon_from_exposure(range(1000), [2000.0]).bound
     assert lonely.max_attainable == 0
-    assert "with these numbers of canaries and references" in lonely.notes[0]
+    assert "these canaries and references are too few to show any epsilon" in lonely.notes[0]
 
 
 def test_the_rank_with_coins_is_fixed_by_the_design() -> None:
