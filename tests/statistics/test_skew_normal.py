@@ -213,7 +213,7 @@ def test_values_past_the_space_are_kept_and_marked() -> None:
     assert result.value[0] > math.log2(1000)
     assert result.exceeds_space.tolist() == [True, False]
     assert result.warnings[-1].startswith("1 of 2 canaries: more bits than the format has")
-    assert "more bits than the format has has" in result.canary(0).warnings[-1]
+    assert "more bits than the format has" in result.canary(0).warnings[-1]
     assert result.canary(1).warnings == ()
 
 
