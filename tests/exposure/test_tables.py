@@ -135,7 +135,7 @@ def test_the_bound_to_quote_and_what_it_rests_on() -> None:
     title, notes = primary_words(privacy(1.23456, 3.45678))
     assert title.startswith("epsilon ≥ 1.235 nats at delta 1e-05, a lower bound (one-run")
     assert notes[0].startswith("any private training: holds by the coins alone")
-    assert notes[1].startswith("max attainable 3.457: the most that these canaries")
+    assert notes[1].startswith("max attainable 3.457: the most that a perfect attack")
 
 
 def test_bounds_of_each_class_and_a_legend_of_their_kinds() -> None:

@@ -18,7 +18,7 @@ def test_a_corpus_that_comes_out_longer_is_a_leak_by_default() -> None:
     verdict = lx.check(look())
     assert verdict.outcome == "leak"
     assert verdict.exit_code == 1
-    assert "come out longer than held-out ones" in verdict.sentence
+    assert "longer runs of the corpus than of held-out documents" in verdict.sentence
 
 
 @pytest.mark.parametrize(
@@ -33,12 +33,12 @@ def test_the_test_has_the_level_that_is_asked_for(p: float, level: float, expect
     ("changes", "words"),
     [
         ({"held_out": None, "runs": None, "group": None}, "no control"),
-        ({"runs": None}, "no random split"),
+        ({"runs": None}, "without a random split"),
         ({"runs": runs(None, seen=())}, "comparable in length"),
         ({"runs": runs(0.3, seen=(SeenFrom(documents=5, p=0.02),))}, "not even a corpus"),
         ({"runs": runs(0.3, units=21)}, "only 10 of 21 documents"),
         ({"runs": runs(0.3), "distinct": 100, "too_short": 51}, "51 are too short"),
-        ({"runs": runs(0.3), "worse_than_guessing": True}, "more surprising than guessing"),
+        ({"runs": runs(0.3), "worse_than_guessing": True}, "more surprising than random tokens"),
     ],
 )
 def test_nothing_passes_that_was_not_looked_at(changes: dict[str, Any], words: str) -> None:
@@ -50,7 +50,7 @@ def test_nothing_passes_that_was_not_looked_at(changes: dict[str, Any], words: s
 def test_a_pass_says_what_would_have_been_seen() -> None:
     verdict = lx.check(look(document(verdict="explained"), runs=runs(0.3)))
     assert verdict.exit_code == 0
-    assert "about 6 documents longer than all of these would have been seen" in verdict.sentence
+    assert "about 6 documents with longer runs than all of these would have" in verdict.sentence
 
 
 def test_text_that_no_control_explains_is_no_pass() -> None:
