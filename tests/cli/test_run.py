@@ -185,7 +185,7 @@ def test_a_run_judges_the_texts_of_a_file_by_their_coins(call: Call, text_corpus
     (row,) = result.kinds
     assert (row.group, row.canaries + row.held_out) == ("texts/x1", 30)
     assert "Other kinds of canaries" in seen.out
-    assert "They have neither rank nor exposure" in " ".join(seen.out.split())
+    assert "so they have no rank and no exposure" in " ".join(seen.out.split())
     assert "Other kinds of canaries" in Path("r/report.html").read_text(encoding="utf-8")
     again = call("measure", "r/model", "r/manifest.json", "--out", "m", "--full", *LOOK)
     assert again.code in (0, 1, 4), again.err
