@@ -48,6 +48,7 @@ ONE_WORD = (
     r"populations?",
     r"render(?:s|ed|ings?)",
     r"any-dp|iid-scores",
+    r"occurrences?",
     r"negatives",
     r"resolves? (?:a|that|the) (?:FPR|rate)",
     r"pa(?:id|ys) for",

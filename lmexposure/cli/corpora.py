@@ -421,7 +421,7 @@ def _print_rows(record: "RowsRecord", decode: Callable[[list[int]], str]) -> Non
         front = decode(list(record.start)) + record.before
         say(f"in front of each canary: {_shown(front, last=True)}")
         say(f"behind it: {_shown(record.behind)}")
-        say(f"{record.agreeing:,} of {record.found:,} occurrences are in that row")
+        say(f"{record.agreeing:,} of {record.found:,} copies are in that row")
     for warning in record.warnings:
         say(warning)
     say("delivered as planned" if record.as_planned else "NOT delivered as planned")

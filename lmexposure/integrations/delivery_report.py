@@ -140,17 +140,17 @@ class DeliveryReport:
         which = _named(cut)
         if heads and tails:
             yield (
-                f"{max(heads, tails)} occurrences are split between rows ({which}): packing cuts "
+                f"{max(heads, tails)} copies are split between rows ({which}): packing cuts "
                 "canaries; use a packing that keeps documents whole, or none"
             )
         elif heads:
             yield (
-                f"{heads} occurrences are cut off at the end of a row ({which}): truncation at "
+                f"{heads} copies are cut off at the end of a row ({which}): truncation at "
                 "max_length, or packing that cuts; raise max_length, or shorten what comes before"
             )
         elif tails:
             yield (
-                f"{tails} occurrences lack their beginning ({which}): truncation from the left, or "
+                f"{tails} copies lack their beginning ({which}): truncation from the left, or "
                 "packing that cuts; raise max_length, or shorten what comes after"
             )
 
@@ -175,14 +175,14 @@ class DeliveryReport:
             count = sum(delivery.missing for delivery in once)
             yield (
                 f"{len(once)} canaries with several repetitions came once an epoch "
-                f"({_named(once)}; {count} occurrences lost): exact deduplication; leave canaries "
+                f"({_named(once)}; {count} copies lost): exact deduplication; leave canaries "
                 "out of it, or plan repetitions=1"
             )
             missing = [delivery for delivery in missing if delivery not in once]
         if missing:
             count = sum(delivery.missing for delivery in missing)
             yield (
-                f"{count} occurrences never came ({_named(missing)}): dropped before the batches "
+                f"{count} copies never came ({_named(missing)}): dropped before the batches "
                 "were made, by a filter, by deduplication, by truncation that leaves too little of "
                 "them, or by a loader that drops its last batch"
             )
@@ -193,7 +193,7 @@ class DeliveryReport:
         ]
         if found:
             yield (
-                f"{len(found)} controls or held-out candidates are in the batches "
+                f"{len(found)} controls or held-out canaries are in the batches "
                 f"({_named(found)}), although they were never inserted; train on the data that the "
                 "manifest belongs to"
             )
@@ -201,22 +201,22 @@ class DeliveryReport:
 
 _COUNTED = {
     "without_loss": (
-        "{count} occurrences carry no loss ({which}): completion-only or assistant-only loss with "
+        "{count} copies carry no loss ({which}): completion-only or assistant-only loss with "
         "the canary in the prompt; nothing of them is learned: put canaries into the assistant "
         "turn, or train on all tokens"
     ),
     "partly_without_loss": (
-        "{count} occurrences carry loss on a part of the secret only ({which}); check the mask, "
+        "{count} copies carry loss on a part of the secret only ({which}); check the mask, "
         "and score with the same one"
     ),
     "otherwise": (
-        "{count} occurrences are behind other tokens than they will be scored behind ({which}): in "
+        "{count} copies are behind other tokens than they will be scored behind ({which}): in "
         "plain text another separator of documents, a start token or packing without borders, in "
         "chats another template, system prompt, tools or turn; scored so, they would look less "
         "known than they are: give the wrapping of the training"
     ),
     "extra": (
-        "{count} occurrences too many ({which}): a loader that repeats rows to fill its last "
+        "{count} copies too many ({which}): a loader that repeats rows to fill its last "
         "batch, or more epochs than were said"
     ),
 }

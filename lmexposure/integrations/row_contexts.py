@@ -98,13 +98,13 @@ class RowsCounter(DeliveredCounter):
             )
         if found and not common:
             notes.append(
-                f"the rows of {count(found, 'occurrence')} have no single context, or none in "
+                f"the rows of {count(found, 'copy', 'copies')} have no single context, or none in "
                 "which encoding a canary gives their tokens; say what is left of each when you "
                 "measure"
             )
         if others:
             notes.append(
-                f"{others} of {found} occurrences are in other rows than most; canaries are scored "
+                f"{others} of {found} copies are in other rows than most; canaries are scored "
                 "in the row of most, where those are less known than they could be"
             )
         return RowsRecord(

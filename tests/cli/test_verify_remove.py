@@ -240,7 +240,7 @@ def test_rows_are_looked_at_and_written_down(call: Call, tokenised: Path) -> Non
     given = ("--tokenizer", tokenised / "tokenizer", "--rows")
     outcome = call.done("verify", tokenised / "whole", manifest, *given)
     assert "in front of each canary: nothing" in outcome.out
-    assert "8 of 8 occurrences are in that row" in outcome.out
+    assert "8 of 8 copies are in that row" in outcome.out
     assert "delivered as planned" in outcome.out
     path = manifest.with_name("rows.json")
     record = RowsRecord.read(path)

@@ -94,10 +94,10 @@ def test_whole_texts_are_found_however_they_are_collated(tokenizer: Any, corpus:
     cut = encoded(tokenizer, texts, truncation=True, max_length=12).select_columns(["input_ids"])
     report = counted(manifest, tokenizer, cut, flat)
     assert [one.head for one in report.canaries[:6]] == [1] * 3 + [4] * 3
-    assert report.warnings[0].startswith("15 occurrences are cut off at the end of a row")
+    assert report.warnings[0].startswith("15 copies are cut off at the end of a row")
     spoiled = encoded(tokenizer, [*texts, manifest.entries[-1].text])
     report = counted(manifest, tokenizer, spoiled)
-    assert report.warnings[0].startswith("1 controls or held-out candidates are in the batches")
+    assert report.warnings[0].startswith("1 controls or held-out canaries are in the batches")
 
 
 def trainer_of(
@@ -243,8 +243,8 @@ def test_a_collator_counts(tokenizer: Any, short: Any) -> None:
         for _ in DataLoader(rows, batch_size=3, collate_fn=collate):
             pass
     assert counter.report(epochs=2).complete
-    assert "occurrences too many" in counter.report(epochs=1).warnings[0]
-    assert "occurrences never came" in counter.report(epochs=3).warnings[0]
+    assert "copies too many" in counter.report(epochs=1).warnings[0]
+    assert "copies never came" in counter.report(epochs=3).warnings[0]
 
 
 def test_a_collator_in_a_worker_process_is_refused(tokenizer: Any, short: Any) -> None:

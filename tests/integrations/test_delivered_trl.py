@@ -82,15 +82,15 @@ BARE = Wrapping(turn="user", chat_template=TEMPLATE)
 @pytest.mark.parametrize(
     ("wrapping", "options", "said"),
     [
-        (PLAIN, {"max_length": 14}, "15 occurrences are cut off at the end of a row"),
+        (PLAIN, {"max_length": 14}, "15 copies are cut off at the end of a row"),
         (
             PLAIN,
             {"max_length": 32, "packing": True, "packing_strategy": "wrapped"},
             "packing cuts canaries",
         ),
         (PLAIN, {"max_length": 23, "truncation_mode": "keep_end"}, "lack their beginning"),
-        (ASKED, {"assistant_only_loss": True}, "15 occurrences carry no loss"),
-        (PLAIN, {"dedup": True}, "9 occurrences lost): exact deduplication"),
+        (ASKED, {"assistant_only_loss": True}, "15 copies carry no loss"),
+        (PLAIN, {"dedup": True}, "9 copies lost): exact deduplication"),
     ],
 )
 def test_each_loss_is_reported(tmp_path: Path, wrapping: Wrapping, options: Any, said: str) -> None:
@@ -114,7 +114,7 @@ def test_rows_other_than_those_scored_are_reported(
 ) -> None:
     report = Run(tmp_path, wrapping, scored=scored, **options).report
     found = sum(one.otherwise for one in report.canaries)
-    said = f"{found} occurrences are behind other tokens than they will be scored behind (pin/"
+    said = f"{found} copies are behind other tokens than they will be scored behind (pin/"
     assert found >= 10
     assert any(line.startswith(said) for line in report.warnings), report.warnings
     assert not report.complete

@@ -28,20 +28,20 @@ def report(*canaries: Delivery, **values: Any) -> DeliveryReport:
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ({"head": 1}, "1 occurrences are cut off at the end of a row (pin/x1/0000): truncation"),
-        ({"tail": 1}, "1 occurrences lack their beginning (pin/x1/0000): truncation from the left"),
-        ({"head": 1, "tail": 1}, "1 occurrences are split between rows (pin/x1/0000): packing"),
-        ({"whole": 1, "without_loss": 1}, "1 occurrences carry no loss (pin/x1/0000): completion"),
-        ({"whole": 1, "partly_without_loss": 1}, "1 occurrences carry loss on a part of the secr"),
-        ({}, "1 occurrences never came (pin/x1/0000): dropped before the batches were made"),
+        ({"head": 1}, "1 copies are cut off at the end of a row (pin/x1/0000): truncation"),
+        ({"tail": 1}, "1 copies lack their beginning (pin/x1/0000): truncation from the left"),
+        ({"head": 1, "tail": 1}, "1 copies are split between rows (pin/x1/0000): packing"),
+        ({"whole": 1, "without_loss": 1}, "1 copies carry no loss (pin/x1/0000): completion"),
+        ({"whole": 1, "partly_without_loss": 1}, "1 copies carry loss on a part of the secr"),
+        ({}, "1 copies never came (pin/x1/0000): dropped before the batches were made"),
         (
             {"whole": 1, "otherwise": 2},
-            "2 occurrences are behind other tokens than they will be scored behind (pin/x1/0000)",
+            "2 copies are behind other tokens than they will be scored behind (pin/x1/0000)",
         ),
-        ({"whole": 3}, "2 occurrences too many (pin/x1/0000): a loader that repeats rows"),
+        ({"whole": 3}, "2 copies too many (pin/x1/0000): a loader that repeats rows"),
         (
             {**CONTROL, "whole": 1},
-            "1 controls or held-out candidates are in the batches (pin/x1/0000)",
+            "1 controls or held-out canaries are in the batches (pin/x1/0000)",
         ),
     ],
 )
@@ -57,7 +57,7 @@ def test_one_of_several_repetitions_is_deduplication() -> None:
     single = delivery(whole=2, fewest=2, most=2)
     (line,) = report(single, *twice, epochs=2.0).warnings
     assert line.startswith("5 canaries with several repetitions came once an epoch (pin/x4/0000")
-    assert "and 2 more; 30 occurrences lost): exact deduplication" in line
+    assert "and 2 more; 30 copies lost): exact deduplication" in line
 
 
 FOUR: dict[str, Any] = {"repetitions": 4, "fewest": 4, "most": 4}
@@ -72,20 +72,20 @@ FOUR: dict[str, Any] = {"repetitions": 4, "fewest": 4, "most": 4}
         (
             [delivery(whole=1, **FOUR), delivery("pin/x4/0001", whole=4, **FOUR)],
             0,
-            ["3 occurrences never came"],  # and no deduplication
+            ["3 copies never came"],  # and no deduplication
         ),
         (
             [delivery(whole=1), delivery("pin/x1/0001")],
             2,
             [
-                "1 occurrences are cut off at the end of a row (it is not known wh",
-                "1 occurrences never came (pin/x1/0001)",
+                "1 copies are cut off at the end of a row (it is not known wh",
+                "1 copies never came (pin/x1/0001)",
             ],
         ),
         (
             [delivery(head=1), delivery("pin/x1/0001", tail=1)],
             0,
-            ["1 occurrences are split between rows (pin/x1/0000, pin/x1/0001): pack"],
+            ["1 copies are split between rows (pin/x1/0000, pin/x1/0001): pack"],
         ),
     ],
 )

@@ -414,7 +414,7 @@ def test_what_stops(trainer: Any, given: Callable[[Any], dict[str, Any]], said: 
         (lambda t: {"rows": cut_three_times(t)}, "^pin 8×: 3 copies are cut: their rows end at "),
         (
             lambda t: {"rows": [{"input_ids": r["input_ids"][1:]} for r in t.train_dataset]},
-            "18 occurrences are behind other tokens than they will be scored behind",
+            "18 copies are behind other tokens than they will be scored behind",
         ),
         (
             lambda t: SHORT,

@@ -85,7 +85,7 @@ def test_rows_of_another_context_than_most_are_counted() -> None:
     found = delivered_rows(rows, manifest, tokenizer)
     assert (found.agreeing, found.found) == (12, 15)
     assert sum(each.otherwise for each in found.classes) == 3
-    assert any(line.startswith("3 of 15 occurrences are in other rows") for line in found.warnings)
+    assert any(line.startswith("3 of 15 copies are in other rows") for line in found.warnings)
 
 
 @pytest.mark.parametrize(
