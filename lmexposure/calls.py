@@ -179,8 +179,8 @@ def measure(  # noqa: PLR0913 - its data; each may be left out
         model: a directory or hub name, what `load_model` gives, or a causal language model of
             transformers in memory, with an adapter of peft or without, which is measured on its
             device and in its dtype, without dropout.
-        manifest: what was inserted, or the path of manifest.json. Uniform fills have ranks; chosen
-            texts are judged by their coins, where these were tossed, and else left out.
+        manifest: what was inserted, or the path of manifest.json. Uniform canaries have ranks;
+            chosen texts are judged by their coins, where these were tossed, and else left out.
         tokenizer: of a model in memory, and of no other.
         base: the model before the training, which scores the same texts: the result then says what
             was likely anyway, and calibrated exposures. As `model`; "adapter-off": the model with
@@ -200,12 +200,12 @@ def measure(  # noqa: PLR0913 - its data; each may be left out
         the result, its canaries in the manifest's order, with its scores in memory.
 
     Raises:
-        ManifestError: the manifest is none, cannot be read, was edited, or holds no uniform fill
+        ManifestError: the manifest is none, cannot be read, was edited, or holds no uniform canary
             that was inserted; rows or a chat template that are not of it and of this tokenizer.
-        ModelError: the model cannot be loaded or measured, cannot read a fill of a format, or lacks
-            its tokenizer; `base` is no base of it.
+        ModelError: the model cannot be loaded or measured, cannot read a secret of a format, or
+            lacks its tokenizer; `base` is no base of it.
         NumericalError: the model gave NaN or infinite logits.
-        PlanError: a format has fewer fills left than the references that were asked for.
+        PlanError: a format has fewer secrets left than the references that were asked for.
         ResultError: `out` holds the result of another model, manifest or settings, or one that was
             edited or damaged; another process is at work there.
         SettingsError: a setting that there is not, out of range, or without effect.
@@ -394,14 +394,14 @@ def verbatim(  # noqa: PLR0913 - its data; each may be left out
         out: directory for verbatim.json and passages.json, where the same call goes on; without it
             the texts that came out are not kept.
         progress: watches; in a notebook bars are shown without it.
-        settings: which windows, how they are asked for, and how models are loaded.
+        settings: which passages, how they are asked for, and how models are loaded.
 
     Returns:
         what verbatim.json holds.
 
     Raises:
-        CorpusError: no document has a window, or files cannot be read.
-        ModelError: a model that cannot be used, or a window longer than it reads at once.
+        CorpusError: every document is too short, or files cannot be read.
+        ModelError: a model that cannot be used, or a passage longer than it reads at once.
         NumericalError: a model gave NaN.
         ResultError: `out` holds another look, or another kind of study.
         SettingsError: a setting that there is not, or out of range; a library that is not

@@ -4,9 +4,12 @@ A word is withdrawn where readers stumbled over it; what to write instead is nex
 """
 
 import ast
+import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
+
+import lmexposure as lx
 
 ROOT = Path(__file__).parents[1]
 READ = (
@@ -150,6 +153,11 @@ def test_a_user_reads_one_word_for_each_thing() -> None:
     for path in (help, *PAGES):
         text = re.sub(r"`[^`]*`", "", path.read_text(encoding="utf-8"))  # without names
         found += [f"{path.name}: {words}"] * bool(words := other_words(text))
+    public = (name for name in dir(lx) if not name.startswith("_"))
+    for name, shown in ((name, getattr(lx, name)) for name in public):
+        told = shown.__doc__ if inspect.isfunction(shown) or inspect.isclass(shown) else None
+        words = other_words(re.sub(r"`[^`]*`|>>>.*", "", told or ""))
+        found += [f"lmexposure.{name}: {words}"] * bool(words)
     assert not found, "\n".join(found)
 
 

@@ -118,9 +118,9 @@ def insert_files(  # noqa: PLR0913 (a public door: each is an option of an inser
         fields: for these, constants for other fields of inserted documents; the rest is copied from
             the document that follows. Copies with other constants are refused where they are JSONL,
             and else written again.
-        existing: fills of a format that the corpus holds already: "refuse" or "set_aside".
+        existing: secrets of a format that the corpus holds already: "refuse" or "set_aside".
         total: how many documents there must be; None: as many as there are.
-        verify: search for such fills, hash, and check what was written.
+        verify: search for such secrets, hash, and check what was written.
         plan_fields: of `Plan`, in place of `plan`.
 
     Returns:

@@ -105,7 +105,7 @@ def insert(  # noqa: PLR0913 (a public door: each is an option of an insertion)
         text_field: of records and columns, the one that holds the text.
         fields: constants for other fields of inserted records; the rest is copied from the record
             that follows.
-        existing: fills of a format that a document holds already: "refuse", or "set_aside": never
+        existing: secrets of a format that a document holds already: "refuse", or "set_aside": never
             draw them, and say so in the manifest.
         total: how many documents there are in what is read later, where they cannot be counted.
         id_column: of what is read later, the column with each document's number, from 0.
@@ -113,12 +113,12 @@ def insert(  # noqa: PLR0913 (a public door: each is an option of an insertion)
 
     Returns:
         (documents, manifest). A list for any iterable that is no tuple; the index of a frame begins
-        anew. Hashes and fills of chats are those of all the strings of a record together.
+        anew. Hashes and secrets of chats are those of all the strings of a record together.
 
     Raises:
-        CorpusError: no documents of these kinds, documents without text, fills already there, a
+        CorpusError: no documents of these kinds, documents without text, secrets already there, a
             record that is no chat of texts (images, an unknown role, an empty turn), or constants
-            that change how the canaries' chats are rendered (tools, chat_template_kwargs).
+            that change what a template makes of the canaries' chats (tools, chat_template_kwargs).
         FormatError: a format that cannot be found or read.
         PlanError: a plan that cannot be, or that the documents or a format cannot hold.
 

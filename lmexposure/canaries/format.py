@@ -45,7 +45,7 @@ _BEGINNING = 8  # characters by which a text within another is looked up
 
 @dataclass(frozen=True, kw_only=True)
 class Format(Checked):
-    """A text with holes; its fills are numbered 0 .. size - 1, the first hole most significant.
+    """A text with holes; its secrets are numbered 0 .. size - 1, the first hole most significant.
 
     Raises:
         FormatError: see `parse_template`; also two secrets that give one text, fewer than 2 or more

@@ -72,8 +72,8 @@ def verbatim(  # noqa: PLR0913 (a public door: each is an option of a look)
         what verbatim.json holds.
 
     Raises:
-        CorpusError: no document has a window, or files cannot be read.
-        ModelError: a model that cannot be used, or a window longer than it reads at once.
+        CorpusError: every document is too short, or files cannot be read.
+        ModelError: a model that cannot be used, or a passage longer than it reads at once.
         NumericalError: a model gave NaN.
         ResultError: `out` holds another look, or another kind of study.
         SettingsError: settings out of range, or a library that is not installed.

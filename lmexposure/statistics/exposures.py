@@ -231,9 +231,9 @@ def exposure(
 
     Args:
         bits: log-perplexities of the canaries in bits, one or shape (n,); lower = more memorised.
-        reference_bits: of fills that were never inserted, scored in the same way, shape (m,).
-        space_size: how many fills the format has, where known; bounds the intervals.
-        exhaustive: the references are all other fills, so that ranks are exact; needs `space_size`.
+        reference_bits: of secrets that were never inserted, scored in the same way, shape (m,).
+        space_size: how many secrets the format has, where known; bounds the intervals.
+        exhaustive: the references are all other secrets, so ranks are exact; needs `space_size`.
         level: two-sided coverage of each canary's interval.
 
     Raises:
