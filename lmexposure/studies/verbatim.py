@@ -121,10 +121,10 @@ class VerbatimRecord(VerbatimNumbers):
         share = self.extractable
         if share.low < share.high:
             yield (
-                f"Of all windows {percent(share.low)} to {percent(share.high)} come out in "
+                f"Of all passages {percent(share.low)} to {percent(share.high)} are reproduced in "
                 f"{short(share.tries)} tries ({percent(self.settings.level)} confidence)."
             )
-        yield "Missed leaks: text that comes out behind other prompts was not looked for."
+        yield "Missed leaks: text that other prompts would bring out was not looked for."
 
     def document(self) -> Document:
         """The corpus beside its controls, documents from the worst, and how easily it comes out."""

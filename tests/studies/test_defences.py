@@ -45,8 +45,8 @@ def test_no_winner_is_named_that_is_not_told_from_the_second() -> None:
     methods = (made_row("selena", 0.3), made_row("relaxloss", 0.301), made_row("goldfish", 0.305))
     found = made_record(_NONE, *methods).finding
     assert found.startswith(
-        "selena, relaxloss and goldfish cannot be told apart, so none of them is shown to show "
-        "least (TPR at FPR 1 % between 0.300 and 0.305, without a defence 0.900)"
+        "selena, relaxloss and goldfish cannot be told apart, so none of them is shown to give "
+        "away least (TPR at FPR 1 % between 0.300 and 0.305, without a defence 0.900)"
     )
     without_interval = made_record(_NONE, made_row("hamp", 0.1), made_row("selena", None))
     assert "hamp and selena cannot be told apart" in without_interval.finding
