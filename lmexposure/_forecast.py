@@ -92,6 +92,11 @@ class Remaining:
         self._begun = self._last = now
         self._done = 0.0  # which share of the phase under way, without what was done beforehand
         self._paces: dict[str, float] = {}
+        self._expected: dict[str, tuple[float, float]] = {}  # seconds, and when they were told
+
+    def expect(self, what: str, seconds: float, now: float) -> None:
+        """Take what a phase takes from now on, or from its beginning, by those who do it."""
+        self._expected[what] = seconds, now
 
     def update(self, what: str, done: int, total: int, now: float) -> None:
         """Take note of how far a phase is; one that was not planned is passed over."""
@@ -114,6 +119,11 @@ class Remaining:
         left = 0.0
         for number in range(max(0, self._at), len(self._phases)):
             phase = self._phases[number]
+            if phase.what in self._expected:
+                seconds, told = self._expected[phase.what]
+                spent = now - max(told, self._begun) if number == self._at else 0.0
+                left += max(0.0, seconds - spent)
+                continue
             pace = self._pace(phase)
             if pace is None:
                 return None

@@ -64,6 +64,9 @@ class Watcher(Progress, Protocol):
     def plan(self, title: str, phases: Sequence[Phase], *, keeps: bool) -> None:
         """Take what is to be done from now on."""
 
+    def expect(self, what: str, seconds: float) -> None:
+        """Take how long a phase takes from now on, where those who do it know better."""
+
     def end_asked(self) -> bool:
         """Whether a person wants the work to end with what it has."""
 

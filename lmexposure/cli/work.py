@@ -280,7 +280,6 @@ def _sweep(
             say(f"train each with: lmexposure sweep --only N --out {out}, N from 0 to {last}")
             say(f"then: lmexposure sweep --collect {out}")
             return
-        say(sweeps.sweep_cost(out, workers=workers, address=address).sentence)
         with long_work() as progress:
             sweeps.sweep(
                 corpus,

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
         check_workers,
         collect,
         sweep,
-        sweep_cost,
         timed_training,
         workers_for,
     )

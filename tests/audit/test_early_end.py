@@ -49,6 +49,9 @@ class Pressed:
         assert keeps is not title.startswith("training")
         self.title, self.phases = title, list(phases)
 
+    def expect(self, what: str, seconds: float) -> None:
+        """Take nothing."""
+
     def end_asked(self) -> bool:
         return self._asked
 
