@@ -13,6 +13,7 @@ from lmexposure._style import in_words
 # Seconds per token, of phases that were never timed against those that were: a training step reads
 # a token forwards and backwards; a search reads one forwards, and sorts and copies.
 _SECONDS_PER_TOKEN = {"training": 1.0, "stepping": 1.0, "scoring": 0.25}
+_SEEN = 5.0  # seconds of counted work after which its pace is that of what is left
 _TIMED = 0.5  # seconds of a phase after which its own pace counts
 _TOLD = 1.0  # seconds of a part that is worth naming
 
@@ -81,6 +82,20 @@ class Forecast:
             parts[phase.part] = parts.get(phase.part, 0.0) + phase.expected
         told = {part: seconds for part, seconds in parts.items() if seconds >= _TOLD}
         return ", ".join(f"{part} {in_words(seconds)}" for part, seconds in told.items())
+
+
+class Pace:
+    """What is left of counted work, by what was seen of it."""
+
+    def __init__(self) -> None:
+        self._first: tuple[float, int] | None = None  # when it was seen first, and how far it was
+
+    def left(self, done: int, total: int, now: float) -> float | None:
+        """Seconds until all is done; None where too little was seen."""
+        begun, first = self._first = self._first or (now, done)
+        if now - begun < _SEEN or done <= first:
+            return None
+        return (now - begun) / (done - first) * (total - done)
 
 
 class Remaining:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from lmexposure.audit.workload import (
         Progress,
         RowsAhead,
+        Speaker,
         Watcher,
         forecast_measurement,
         rows_ahead,

@@ -34,6 +34,7 @@ from lmexposure.audit.training import train_corpus as train_corpus
 from lmexposure.audit.training import training_settings as training_settings
 from lmexposure.audit.workload import Progress as Progress
 from lmexposure.audit.workload import RowsAhead as RowsAhead
+from lmexposure.audit.workload import Speaker as Speaker
 from lmexposure.audit.workload import Watcher as Watcher
 from lmexposure.audit.workload import forecast_measurement as forecast_measurement
 from lmexposure.audit.workload import rows_ahead as rows_ahead

@@ -15,7 +15,7 @@ from statistics import fmean
 from typing import Any
 
 from lmexposure._files import only_writer
-from lmexposure._forecast import Phase
+from lmexposure._forecast import Pace, Phase
 from lmexposure._style import are, count, in_words, listed
 from lmexposure._validate import integer, of_type, text
 from lmexposure._written import remove, study
@@ -37,7 +37,6 @@ Executor = Callable[[Sequence[int]], Iterator[tuple[int, Outcome | None]]]
 _MOST_WORKERS = 10_000
 _BUSY_SECONDS = 1.0  # before a model that another process trains is asked for again
 _WORKERS_START = 12.0  # seconds in which workers import torch, and read the corpus
-_SEEN = 5.0  # seconds of steps after which their own pace counts
 _ANALYSIS = 3.0  # seconds, of statistics
 
 
@@ -85,10 +84,11 @@ def train_models(
     workers: int | None = None,
     address: str | None = None,
     progress: Progress = silent,
+    cost: "Cost | None" = None,
 ) -> None:
     """Train the models of a prepared sweep that are missing; a watcher is told what they take."""
-    directory, cost = SweepDirectory.open(out), None
-    if isinstance(progress, Watcher) and models_missing(directory):
+    directory = SweepDirectory.open(out)
+    if cost is None and isinstance(progress, Watcher) and models_missing(directory):
         cost = sweep_cost(directory)
     missing = models_missing(directory)
     _clear_work(directory, set(range(directory.plan.models)).difference(missing))
@@ -190,7 +190,7 @@ class _Board:
         self._took = [] if cost is None else list(cost.took)
         self._places = 0  # for models side by side
         self._begun: list[float] = []  # when those under way were, the first of them first
-        self._first_step: tuple[float, int] | None = None  # of the first model, and its number
+        self._steps = Pace()  # of the first model
         self._by_steps = 0.0  # seconds of the first model, as its steps say
         self._diverged = 0
         self._note = ""
@@ -228,7 +228,7 @@ class _Board:
 
         def watch(what: str, done: int, total: int, note: str = "") -> None:
             if what == "training" and self._cost is not None:
-                self._see_step(done, total)
+                self._see_step(self._cost.with_scores, done, total)
             self._say(f"model {number}: {what}, {done:,} of {total:,}")
 
         return watch
@@ -243,14 +243,10 @@ class _Board:
         """Models that were not begun."""
         return self._models - self._done - len(self._begun)
 
-    def _see_step(self, done: int, total: int) -> None:
+    def _see_step(self, with_scores: float, done: int, total: int) -> None:
         now = self._clock()
-        if self._first_step is None:
-            self._first_step = now, done
-        begun, first = self._first_step
-        if now - begun >= _SEEN and done > first and not self._took:
-            training = (now - begun) / (done - first) * (total - first)
-            self._by_steps = begun - self._begun[0] + training * self._cost.with_scores
+        if not self._took and (left := self._steps.left(done, total, now)) is not None:
+            self._by_steps = (now - self._begun[0] + left) * with_scores
 
     def _left(self, now: float) -> float:
         """Seconds until the last model ends: they begin in turn, and take as long as each other."""
@@ -360,8 +356,8 @@ class Cost:
     seconds: float  # training and scores
     at_most: bool  # it may stop before its last epoch
     with_scores: float  # training and scores over training alone
-    took: tuple[float, ...]  # the seconds of those that are done
-    disk: int  # bytes
+    took: tuple[float, ...] = ()  # the seconds of those that are done
+    disk: int = 0  # bytes
 
     @property
     def analysis(self) -> float:
@@ -433,12 +429,18 @@ def timed_training(
     out: Path,
     training: Mapping[str, Any] | None = None,
     steps: int = 20,
-) -> float:
-    """Seconds that the first model takes at most, training and scores, from its first steps."""
-    seconds, _ = _timed(
+) -> Cost:
+    """What the first model takes at most, trained with other settings, by its first steps."""
+    seconds, at_most = _timed(
         steps, lambda timer: train_alone(directory, 0, out=out, training=training, progress=timer)
     )
-    return seconds * _with_scores(directory)
+    share = _with_scores(directory)
+    return Cost(seconds=seconds * share, at_most=at_most, with_scores=share)
+
+
+def models_seconds(models: int, places: int, each: float) -> float:
+    """Seconds of models that begin in turn, this many side by side, until the last ends."""
+    return _WORKERS_START * (places > 1) + -(-models // places) * each
 
 
 def _timed(steps: int, train: Callable[[Progress], object]) -> tuple[float, bool]:
