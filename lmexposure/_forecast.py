@@ -23,8 +23,8 @@ class Phase:
     """A part of long work, announced before it begins."""
 
     what: str  # the name under which its progress is reported
-    # "training", "scoring", "stepping" or "statistics": phases of one kind take about the same time
-    # for the same work
+    # phases of one kind take about the same time for the same work: "training", "scoring" and
+    # "stepping" say something of each other, "statistics" take what was said, others are their own
     kind: str
     work: float  # its units: tokens that the model reads, models to train, seconds of statistics
     # its budget in the same units, where it ends when something is proven; 0.0: it does all of
@@ -125,7 +125,7 @@ class Remaining:
             self._done = (share - phase.before) / (1 - phase.before)
             elapsed, read = now - self._begun, phase.work * self._done
             timed = (elapsed >= _TIMED or share >= 1) and read > 0
-            if timed and not phase.most and phase.kind in _SECONDS_PER_TOKEN:
+            if timed and not phase.most and phase.kind != "statistics":
                 self._paces[phase.kind] = elapsed / read
         self._last = now
 
@@ -155,6 +155,7 @@ class Remaining:
         if phase.kind in self._paces:
             return self._paces[phase.kind]
         if phase.pace is None and phase.kind in _SECONDS_PER_TOKEN:
-            for kind, pace in self._paces.items():
+            known = (each for each in self._paces.items() if each[0] in _SECONDS_PER_TOKEN)
+            for kind, pace in known:
                 return pace * _SECONDS_PER_TOKEN[phase.kind] / _SECONDS_PER_TOKEN[kind]
         return phase.pace

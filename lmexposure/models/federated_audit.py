@@ -13,6 +13,7 @@ import io
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,7 @@ from lmexposure.statistics import (
 from lmexposure.studies import CanifeRound, CanifeSettings, FederatedSettings
 
 Clients = Mapping[str, NDArray[np.int64]]
+Told = Callable[[str, int, int, str], None]
 _FEWEST = 2  # clients of a pool
 
 
@@ -77,10 +79,14 @@ def federated_training(
     settings: FederatedSettings,
     canife: CanifeSettings | None = None,
     *,
-    progress: Callable[[int, float], None] | None = None,
+    progress: Told = lambda what, done, total, note: None,
     kept: Part | None = None,
 ) -> FederatedAudit:
-    """Train a model by DP-FedAvg and attack it; with `kept` it goes on from an attacked round."""
+    """Train a model by DP-FedAvg and attack it; with `kept` it goes on from an attacked round.
+
+    Progress takes what is done, how much of it, of how much, and a note: "crafting" of a canary,
+    and "rounds".
+    """
     canife = CanifeSettings() if canife is None else canife
     longest = max(rows.shape[1] for rows in clients.values())
     if canife.length > longest:  # and its length gives it away
@@ -90,16 +96,19 @@ def federated_training(
         )
     design, mock, training = _parted(clients, canife)
     names = sorted(training)
-    attack = _Attack(model, settings, canife, design, mock)
+    crafting = partial(progress, "crafting")
+    attack = _Attack(model, settings, canife, design, mock, crafting)
     begin, losses, audits = 0, [_loss(model, mock)], list[CanifeRound]()
     if kept is not None and (before := kept.read()) is not None:
         begin, losses, audits = _unpacked(before, model, attack)
     for number in range(begin, settings.rounds):
+        progress("rounds", number, settings.rounds, f"loss {losses[-1]:.3f} nats")
         if number % canife.every == 0:
             audits += attack.finished(number, losses)
             if kept is not None and number > begin:
                 kept.write(_packed(number, model, attack, losses, audits))
             attack.begin(number)
+            progress("rounds", number, settings.rounds, f"loss {losses[-1]:.3f} nats")
         updates = [
             clipped(local_update(model, training[name], settings), settings.clip)
             for name in taking_part(names, settings, str(number))
@@ -112,8 +121,7 @@ def federated_training(
         attack.see(total)
         apply_round(model, total, len(names), settings)
         losses.append(_loss(model, mock))
-        if progress is not None:
-            progress(number + 1, losses[-1])
+    progress("rounds", settings.rounds, settings.rounds, f"loss {losses[-1]:.3f} nats")
     audits += attack.finished(settings.rounds, losses)
     return FederatedAudit(
         settings=settings,
@@ -192,7 +200,9 @@ class _Attack:
         canife: CanifeSettings,
         design: Sequence[Any],
         mock: Sequence[Any],
+        crafting: Callable[[int, int, str], None],
     ) -> None:
+        self._crafting = crafting
         self._model, self._settings, self._canife = model, settings, canife
         self._design, self._mock = design, mock
         # Bonferroni over attacked rounds.
@@ -219,6 +229,7 @@ class _Attack:
             iterations=canife.iterations,
             learning_rate=canife.design_rate,
             seed=seed,
+            progress=partial(self._told, number),
         )
         self._begun, self._seen, self._others = number, [], None
         if canife.frozen:
@@ -230,6 +241,9 @@ class _Attack:
                     self._model, updates, settings, length=canife.length, seed=seed
                 )
                 self._others = self._rounds(pool, other.update, seed)
+
+    def _told(self, number: int, done: int) -> None:
+        self._crafting(done, self._canife.iterations, f"a canary of round {number + 1}")
 
     def joining(self, number: int) -> list[Tensor]:
         """The canary's update, where it takes part in a round of the training."""

@@ -4,7 +4,8 @@ Each part is kept when it is whole, and read again by the same look.
 """
 
 import json
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import takewhile
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from lmexposure._files import canonical_json
+from lmexposure._forecast import Phase
 from lmexposure.audit import Progress
 from lmexposure.core import Encoded, Work
 from lmexposure.regurgitation.runs import Run
@@ -36,6 +38,8 @@ from lmexposure.studies import NearWindow, Passage, VerbatimRecord, VerbatimSett
 _PART = 2_048  # windows in a part
 _LONGEST_SHOWN = 400  # tokens of a text that is written out
 _BEYOND = 16  # tokens that are shown behind a run
+_TRIED = 50  # samples in a trial of a step
+_ROWS_OF_BEAM = 2.0  # rows of a search of near misses, with its draws and what is sorted, as beams
 _PROMPTS = 10  # beginnings of documents that are sampled behind
 
 
@@ -126,19 +130,62 @@ class Asking:
         chosen = self.settings
         texts: list[str] = []
         every = self._prompts(windows, prompts) if chosen.samples else []
+        total = sum(self._room(prompt)[1] * samples for prompt, samples in every)
+        before = 0  # tokens
         for number, (prompt, samples) in enumerate(every):
             kept = self._kept(f"samples-{number}")
+            begun, room = self._room(prompt)
             if kept is None:
-                begun, room = self._room(prompt)
-                steps, seed = self.steps(windows.encoded[0].ids), (chosen.seed, 3, number)
                 tokens = sample_tokens(
-                    steps, begun, samples, tokens=room, rule=self.rule, seed=seed
+                    self.steps(windows.encoded[0].ids),
+                    begun,
+                    samples,
+                    tokens=room,
+                    rule=self.rule,
+                    seed=(chosen.seed, 3, number),
+                    progress=partial(self._told, "sampling", before, total),
                 )
                 kept = {"texts": [self._text(ids) for ids in tokens]}
                 self._keep(f"samples-{number}", kept)
             texts += kept["texts"]
-            self.progress("sampling", number + 1, len(every))
+            before += room * samples
+            self.progress("sampling", before, total)
         return texts
+
+    def scoring_phase(self, name: str, encoded: Sequence[Encoded], pace: float) -> Phase:
+        """Windows that are to be scored, but for parts that are kept."""
+        firsts = range(0, len(encoded), _PART)
+        kept = [first for first in firsts if self._is_kept(f"{name}-{first // _PART:05d}")]
+        done = sum(min(_PART, len(encoded) - first) for first in kept)
+        tokens = float(sum(len(each.ids) for each in encoded[done:]))
+        before = min(done, len(encoded) - 1) / len(encoded)
+        return Phase(what=name, kind=name, work=tokens, pace=pace, before=before)
+
+    def search_phases(self, windows: Windows, prompts: Sequence[str]) -> Iterator[Phase]:
+        """Near misses and free samples, but for those that are kept, by a trial of one step."""
+        chosen = self.settings
+        every = self._prompts(windows, prompts) if chosen.samples else []
+        pace = self._sampled_token(windows)
+        total = min(chosen.near_windows, len(windows.windows))
+        done = sum(self._is_kept(f"near-{number}") for number in range(len(windows.windows)))
+        rows = _ROWS_OF_BEAM * chosen.beam * chosen.suffix_tokens
+        if done < total:
+            work, before = rows * (total - done), done / total
+            yield Phase(what="near", kind="near", work=work, pace=pace, before=before)
+        sizes = [self._room(prompt)[1] * samples for prompt, samples in every]
+        kept = sum(s for number, s in enumerate(sizes) if self._is_kept(f"samples-{number}"))
+        if kept < sum(sizes):
+            work, before = float(sum(sizes) - kept), kept / sum(sizes)
+            yield Phase(what="sampling", kind="sampling", work=work, pace=pace, before=before)
+
+    def _sampled_token(self, windows: Windows) -> float:
+        """Seconds of a token of a sample."""
+        steps, ids = self.steps(windows.encoded[0].ids), windows.encoded[0].ids[:1]
+        rows = min(_TRIED, max(1, self.settings.samples))
+        for _ in range(2):  # a first call is slower than all others
+            begun = time.perf_counter()
+            sample_tokens(steps, ids, rows, tokens=2, rule=self.rule, seed=(0,))
+        return (time.perf_counter() - begun) / (2 * rows)
 
     def passages(
         self, windows: Windows, runs: Sequence[Run | None], picked: Sequence[int]
@@ -169,6 +216,9 @@ class Asking:
             found.append(Passage.model_validate(kept))
             self.progress("writing out", done + 1, len(picked))
         return found
+
+    def _is_kept(self, name: str) -> bool:
+        return self.work.part(name).path.exists()
 
     def _kept(self, name: str) -> dict[str, Any] | None:
         content = self.work.part(name).read()

@@ -104,8 +104,9 @@ def sample_tokens(
     tokens: int,
     rule: DecodingRule,
     seed: Sequence[int],
+    progress: Callable[[int], None] = lambda done: None,
 ) -> list[list[int]]:
-    """Texts that a model makes up behind a prompt."""
+    """Texts that a model makes up behind a prompt; progress takes tokens."""
     draws = np.random.default_rng(list(seed))
     found: list[list[int]] = []
     while len(found) < samples:
@@ -121,6 +122,7 @@ def sample_tokens(
             if place < tokens - 1:
                 state, logits = steps.advance_all(state, rows, ids[:, place].copy())
             rows = np.arange(n)
+            progress(len(found) * tokens + n * (place + 1))
         found += ids.tolist()
     return found
 

@@ -36,7 +36,7 @@ Executor = Callable[[Sequence[int]], Iterator[tuple[int, Outcome | None]]]
 
 _MOST_WORKERS = 10_000
 _BUSY_SECONDS = 1.0  # before a model that another process trains is asked for again
-_WORKERS_START = 12.0  # seconds in which workers import torch, and read the corpus
+_WORKERS_START = 15.0  # seconds in which workers import torch, and read the corpus
 _ANALYSIS = 3.0  # seconds, of statistics
 
 

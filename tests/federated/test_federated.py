@@ -166,12 +166,15 @@ def test_the_score_is_the_naive_one() -> None:
 
 @pytest.mark.slow
 def test_a_training_is_audited_round_by_round() -> None:
-    seen: list[int] = []
+    seen: list[tuple[str, int]] = []
     settings = replace(SETTINGS, noise_multiplier=0.7)
     audit = federated_training(
-        model(), CLIENTS, settings, QUICK, progress=lambda number, loss: seen.append(number)
+        model(), CLIENTS, settings, QUICK, progress=lambda what, done, *_: seen.append((what, done))
     )
-    assert seen == [1, 2, 3]
+    rounds = [done for what, done in seen if what == "rounds"]
+    assert rounds == [0, 0, 1, 2, 2, 3]  # before an attack, and behind it
+    crafted = [done for what, done in seen if what == "crafting"]
+    assert crafted == 2 * list(range(QUICK.iterations + 1))
     assert audit.clients == len(CLIENTS) - 8
     assert len(audit.losses) == 4
     first, second = audit.rounds
