@@ -106,6 +106,7 @@ class Remaining:
         self._at = -1
         self._begun = self._last = now
         self._done = 0.0  # which share of the phase under way, without what was done beforehand
+        self._kept = 0.0  # of that, what was told at once, and took no time
         self._paces: dict[str, float] = {}
         self._expected: dict[str, tuple[float, float]] = {}  # seconds, and when they were told
 
@@ -117,13 +118,17 @@ class Remaining:
         """Take note of how far a phase is; one that was not planned is passed over."""
         names = [phase.what for phase in self._phases]
         if what in names:
-            if self._at != names.index(what):
+            begins = self._at != names.index(what)
+            if begins:
                 self._at, self._begun = names.index(what), self._last
             phase, share = self._phases[self._at], done / max(1, total)
             if phase.most and total < phase.most:  # the search says itself what it expects
                 self._phases[self._at] = phase = replace(phase, work=float(total))
             self._done = (share - phase.before) / (1 - phase.before)
-            elapsed, read = now - self._begun, phase.work * self._done
+            if begins:
+                at_once = now - self._begun < _TIMED
+                self._kept, self._begun = (self._done, now) if at_once else (0.0, self._begun)
+            elapsed, read = now - self._begun, phase.work * (self._done - self._kept)
             timed = (elapsed >= _TIMED or share >= 1) and read > 0
             if timed and not phase.most and phase.kind != "statistics":
                 self._paces[phase.kind] = elapsed / read

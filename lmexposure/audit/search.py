@@ -18,7 +18,7 @@ from pydantic import Field
 from lmexposure._record import Record, Rows
 from lmexposure.audit.directory import keep_part, read_part
 from lmexposure.audit.format_scores import FormatScores
-from lmexposure.audit.workload import WITHOUT_SEARCH, Task, end_asked
+from lmexposure.audit.workload import WITHOUT_SEARCH, Task, end_asked, given_characters
 from lmexposure.canaries import Canary
 from lmexposure.errors import MarginError, ModelError
 from lmexposure.scoring import (
@@ -421,10 +421,9 @@ def extract_format(
     width = settings.beam_width or beam_width(sum(canary.role == "canary" for canary in canaries))
     searches = []
     for canary in canaries:
-        most = settings.revealed if canary.role == "canary" else 0
         searches += [
             SecretSearch(index=canary.index, revealed=known, width=w)
-            for known in range(min(most, form.free_characters(canary.index) - 1) + 1)
+            for known in given_characters(form, canary, settings)
             for w in (1, width)
         ]
     # Those that share a search adjoin.

@@ -19,7 +19,7 @@ from lmexposure._files import is_utf8
 from lmexposure._forecast import Forecast, Phase
 from lmexposure._style import count, in_words
 from lmexposure.audit.directory import MeasurementDirectory
-from lmexposure.canaries import DEFAULT_REFERENCES, WITNESS, Format, Manifest, Wrapping
+from lmexposure.canaries import DEFAULT_REFERENCES, WITNESS, Canary, Format, Manifest, Wrapping
 from lmexposure.core import Part
 from lmexposure.errors import LmexposureError, ModelError
 from lmexposure.models import (
@@ -115,6 +115,11 @@ class Task:
     def kept(self, name: str) -> Part | None:
         """A file for a finished part; None where nothing is written."""
         return None if self.directory is None else self.directory.part(name)
+
+    def is_kept(self, name: str) -> bool:
+        """Whether a part is finished."""
+        kept = self.kept(name)
+        return kept is not None and kept.path.exists()
 
     def row(self, name: str, *, whole: bool = True) -> list[int]:
         """The tokens of one fill of a format up to its end, in its row where that is wanted."""
@@ -244,7 +249,7 @@ def measurement_forecast(task: Task, paces: Paces | None = None) -> Forecast:
     phases = measurement_phases(task, paces)
     note = ""
     if not task.settings.quick:
-        quicker = replace(task, settings=task.settings.quicker)
+        quicker = replace(task, settings=task.settings.quicker, directory=None)
         seconds = math.fsum(phase.expected for phase in measurement_phases(quicker, paces))
         note = f"; with effort='quick' about {in_words(seconds)}"
     title = measurement_title(task.manifest, task.settings)
@@ -273,13 +278,16 @@ def measurement_phases(task: Task, paces: Paces) -> list[Phase]:
         # What all texts begin with is read once.
         own = max(1.0, _depth(manifest.formats[name], length, texts) - 1)  # the last is not read
         work = _PROBED + len(task.row(name)) + texts * own
-        for under in ("", *[" under the base"] * (task.base is not None)):
-            what = f"scoring {name}{under}"
-            phases.append(reading(what=what, work=work, part="references"))
+        scored = {f"{name}.npz": "", f"{name}.base.json": " under the base"}
+        for part, under in islice(scored.items(), 1 + (task.base is not None)):
+            if not task.is_kept(part):
+                what = f"scoring {name}{under}"
+                phases.append(reading(what=what, work=work, part="references"))
     for name, length in lengths.items():
-        phases += _search_phases(task, manifest.formats[name], length, paces.stepping)
+        if not task.is_kept(f"{name}.search.json"):
+            phases += _search_phases(task, manifest.formats[name], length, paces.stepping)
         if settings.extraction:
-            phases.append(_extraction_phase(manifest, name, settings, length, paces.stepping))
+            phases.append(_extraction_phase(task, name, length, paces.stepping))
         refits = settings.bootstraps * (settings.estimate == "skew_normal")
         spent = _STATISTICS_SECONDS + _REFIT_SECONDS * refits
         what = f"estimating {name}"
@@ -322,8 +330,10 @@ def _search_phases(task: Task, form: Format, length: int, pace: float | None) ->
     counted = most if settings.estimate == "exact" else min(most, _COUNTED * drawn)
     compared = _PATHS + sum(c.format == form.name for c in task.manifest.canaries)
     walked = counted + _COPY_STEPS * compared * length
-    phase = partial(Phase, kind="stepping", pace=pace, part="search")
+    phase = partial(Phase, kind="stepping", pace=pace)
     yield phase(what=f"{form.name}: drawing fills", work=drawn, part="draws")
+    seconds = math.inf if settings.budget_seconds is None else settings.budget_seconds
+    phase = partial(phase, part="search", seconds=seconds)
     if settings.estimate != "importance":
         yield phase(what=f"{form.name}: counting ranks", work=walked, most=most + walked)
     if settings.extraction:
@@ -331,10 +341,9 @@ def _search_phases(task: Task, form: Format, length: int, pace: float | None) ->
         yield phase(what=f"{form.name}: best-first search", work=few, most=most)
 
 
-def _extraction_phase(
-    manifest: Manifest, name: str, settings: MeasureSettings, length: int, pace: float | None
-) -> Phase:
+def _extraction_phase(task: Task, name: str, length: int, pace: float | None) -> Phase:
     """Beams for each canary and number of revealed characters; with none revealed, one for all."""
+    manifest, settings = task.manifest, task.settings
     form = manifest.formats[name]
     inserted = sum(c.format == name for c in manifest.canaries)
     width = beam_width(inserted) if settings.beam_width is None else settings.beam_width
@@ -342,9 +351,25 @@ def _extraction_phase(
     # With characters given, a beam ends where no candidate leads to its secret any more.
     lost = (length - deep) + _FOLLOWED * deep
     work = (1 + width) * (deep + lost * settings.revealed * inserted)
+    own = [c for c in (*manifest.canaries, *manifest.controls) if c.format == name]
+    total = 2 * sum(len(given_characters(form, canary, settings)) for canary in own)
+    kept = task.kept(f"{name}.beams.json")
+    content = None if kept is None else kept.read()
+    share = 0.0 if content is None else len(json.loads(content)["done"]) / total
     return Phase(
-        what=f"extracting {name}", kind="stepping", work=work, pace=pace, part="extraction"
+        what=f"extracting {name}",
+        kind="stepping",
+        work=work * (1 - share),
+        pace=pace,
+        before=share if share < 1 else 0.0,
+        part="extraction",
     )
+
+
+def given_characters(form: Format, canary: Canary, settings: MeasureSettings) -> range:
+    """How many characters of a canary's secret are given to the searches for it."""
+    most = settings.revealed if canary.role == "canary" else 0
+    return range(min(most, form.free_characters(canary.index) - 1) + 1)
 
 
 def _depth(form: Format, length: int, many: int) -> float:

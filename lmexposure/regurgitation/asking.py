@@ -5,7 +5,7 @@ Each part is kept when it is whole, and read again by the same look.
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import takewhile
@@ -30,6 +30,7 @@ from lmexposure.scoring import (
     greedy_tokens,
     near_verbatim,
     sample_tokens,
+    sampling_work,
     score_windows,
 )
 from lmexposure.statistics import tries_for
@@ -38,8 +39,8 @@ from lmexposure.studies import NearWindow, Passage, VerbatimRecord, VerbatimSett
 _PART = 2_048  # windows in a part
 _LONGEST_SHOWN = 400  # tokens of a text that is written out
 _BEYOND = 16  # tokens that are shown behind a run
-_TRIED = 50  # samples in a trial of a step
-_ROWS_OF_BEAM = 2.0  # rows of a search of near misses, with its draws and what is sorted, as beams
+_TRIED = 5  # steps of a trial
+SHOWN = 20  # documents whose text is kept beside the record
 _PROMPTS = 10  # beginnings of documents that are sampled behind
 
 
@@ -98,9 +99,7 @@ class Asking:
         """The windows that are likeliest to come out, within some edits, by their lower ends."""
         chosen = self.settings
         picked = np.argsort(own.scores.bits, kind="stable")[: chosen.near_windows].tolist()
-        names = ("distance", "metric", "beam", "draws", "level")
-        search = NearSearch(**{name: getattr(chosen, name) for name in names})
-        found = []
+        search, found = self._near_search, []
         for done, number in enumerate(picked):
             window = own.windows.windows[number]
             kept = self._kept(f"near-{number}")
@@ -130,8 +129,8 @@ class Asking:
         chosen = self.settings
         texts: list[str] = []
         every = self._prompts(windows, prompts) if chosen.samples else []
-        total = sum(self._room(prompt)[1] * samples for prompt, samples in every)
-        before = 0  # tokens
+        sizes = [sampling_work(samples, self._room(prompt)[1]) for prompt, samples in every]
+        before = 0
         for number, (prompt, samples) in enumerate(every):
             kept = self._kept(f"samples-{number}")
             begun, room = self._room(prompt)
@@ -143,13 +142,13 @@ class Asking:
                     tokens=room,
                     rule=self.rule,
                     seed=(chosen.seed, 3, number),
-                    progress=partial(self._told, "sampling", before, total),
+                    progress=partial(self._told, "sampling", before, sum(sizes)),
                 )
                 kept = {"texts": [self._text(ids) for ids in tokens]}
                 self._keep(f"samples-{number}", kept)
             texts += kept["texts"]
-            before += room * samples
-            self.progress("sampling", before, total)
+            before += sizes[number]
+            self.progress("sampling", before, sum(sizes))
         return texts
 
     def scoring_phase(self, name: str, encoded: Sequence[Encoded], pace: float) -> Phase:
@@ -162,30 +161,52 @@ class Asking:
         return Phase(what=name, kind=name, work=tokens, pace=pace, before=before)
 
     def search_phases(self, windows: Windows, prompts: Sequence[str]) -> Iterator[Phase]:
-        """Near misses and free samples, but for those that are kept, by a trial of one step."""
+        """Near misses, free samples and passages, but for those kept, by trials of a few steps."""
         chosen = self.settings
-        every = self._prompts(windows, prompts) if chosen.samples else []
-        pace = self._sampled_token(windows)
         total = min(chosen.near_windows, len(windows.windows))
         done = sum(self._is_kept(f"near-{number}") for number in range(len(windows.windows)))
-        rows = _ROWS_OF_BEAM * chosen.beam * chosen.suffix_tokens
         if done < total:
-            work, before = rows * (total - done), done / total
-            yield Phase(what="near", kind="near", work=work, pace=pace, before=before)
-        sizes = [self._room(prompt)[1] * samples for prompt, samples in every]
-        kept = sum(s for number, s in enumerate(sizes) if self._is_kept(f"samples-{number}"))
-        if kept < sum(sizes):
-            work, before = float(sum(sizes) - kept), kept / sum(sizes)
+            left, before = float(total - done), done / total
+            pace = self._near_seconds(windows)
+            yield Phase(what="near", kind="near", work=left, pace=pace, before=before)
+        every = self._prompts(windows, prompts) if chosen.samples else []
+        groups = [(self._room(prompt)[1], n) for prompt, n in every]
+        of_rows = {rows: self._step_seconds(windows, rows) for rows in {1, *(n for _, n in groups)}}
+        ahead = [g for number, g in enumerate(groups) if not self._is_kept(f"samples-{number}")]
+        if work := float(sum(sampling_work(n, tokens) for tokens, n in ahead)):
+            pace = sum(tokens * of_rows[n] for tokens, n in ahead) / work
+            before = 1 - work / sum(sampling_work(n, tokens) for tokens, n in groups)
             yield Phase(what="sampling", kind="sampling", work=work, pace=pace, before=before)
+        # How long the runs are that are written out, and of how many documents, is not known yet.
+        shown = float(min(SHOWN, len(windows.documents)))
+        pace = (chosen.prefix_tokens + _BEYOND) * of_rows[1]
+        yield Phase(what="writing out", kind="writing out", work=shown, pace=pace)
 
-    def _sampled_token(self, windows: Windows) -> float:
-        """Seconds of a token of a sample."""
-        steps, ids = self.steps(windows.encoded[0].ids), windows.encoded[0].ids[:1]
-        rows = min(_TRIED, max(1, self.settings.samples))
-        for _ in range(2):  # a first call is slower than all others
-            begun = time.perf_counter()
-            sample_tokens(steps, ids, rows, tokens=2, rule=self.rule, seed=(0,))
-        return (time.perf_counter() - begun) / (2 * rows)
+    def _near_seconds(self, windows: Windows) -> float:
+        """Seconds of a search, by the beginning of one."""
+        ids, cut = windows.encoded[0].ids, windows.encoded[0].scored_from
+        steps, few = self.steps(ids), ids[cut : cut + self._near_search.distance + _TRIED]
+
+        def search(number: int) -> None:
+            if number:
+                near_verbatim(steps, ids[:cut], few, self._near_search, rule=self.rule)
+
+        return _seconds_each(search) * _TRIED * (len(ids) - cut) / len(few)
+
+    def _step_seconds(self, windows: Windows, rows: int) -> float:
+        """Seconds of a step of so many samples, behind a text of middle length."""
+        ids, rule = windows.encoded[0].ids, self.rule
+        steps = self.steps(ids)
+
+        def sample(tokens: int) -> None:
+            sample_tokens(steps, ids[:-_TRIED], rows, tokens=1 + tokens, rule=rule, seed=(0,))
+
+        return _seconds_each(sample)
+
+    @property
+    def _near_search(self) -> NearSearch:
+        names = ("distance", "metric", "beam", "draws", "level")
+        return NearSearch(**{name: getattr(self.settings, name) for name in names})
 
     def passages(
         self, windows: Windows, runs: Sequence[Run | None], picked: Sequence[int]
@@ -267,3 +288,13 @@ class Asking:
         each = [half // len(begun) + (k < half % len(begun)) for k in range(len(begun))]
         every = [(nothing, total - half), *zip(begun, each, strict=True)]
         return [(prompt, samples) for prompt, samples in every if samples]
+
+
+def _seconds_each(work: Callable[[int], None]) -> float:
+    """Seconds of a step of work: of some steps, less those of none."""
+    spent = []
+    for steps in (0, _TRIED, 0, _TRIED):  # a first call is slower than all others
+        begun = time.perf_counter()
+        work(steps)
+        spent.append(time.perf_counter() - begun)
+    return max(0.0, min(spent[1::2]) - min(spent[::2])) / _TRIED

@@ -18,7 +18,7 @@ from lmexposure.canaries import Files, corpus_files, layout_for, listed_files
 from lmexposure.core import REPORTS, Held, JsonValue, Work, claimed
 from lmexposure.errors import CorpusError, ModelError, ResultError, SettingsError
 from lmexposure.models import LoadedModel, tokenizer_sha256
-from lmexposure.regurgitation.asking import Asking
+from lmexposure.regurgitation.asking import SHOWN, Asking
 from lmexposure.regurgitation.corpus_index import fold, free_record, look_up
 from lmexposure.regurgitation.runs import Run, document_runs, longest, own_texts, units
 from lmexposure.regurgitation.table import (
@@ -40,7 +40,6 @@ _HIDDEN = frozenset(
     {"model", "reference", "corpus", "held_out", "prompts", "seed", "places of windows"}
 )
 _ROWS = 1_000  # documents in the record
-_SHOWN = 20  # documents whose text is kept beside it
 
 
 def verbatim(  # noqa: PLR0913 (a public door: each is an option of a look)
@@ -228,7 +227,7 @@ class _Look:
         same = reference is not None and reference.weights_sha256 == model.weights_sha256
         worse = worse_than_guessing(own, len(self.model.tokenizer))
         of_corpus, of_reference, of_held_out = evidence.groups
-        told = [number for number in shown[:_SHOWN] if best[number] is not None]
+        told = [number for number in shown[:SHOWN] if best[number] is not None]
         passages = tuple(ask.passages(windows, best, told))
         texts_of = VerbatimPassages(passages=passages, found=tuple(found))
         record = VerbatimRecord.now(

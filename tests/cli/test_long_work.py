@@ -76,6 +76,13 @@ def test_those_who_do_it_know_better() -> None:
     assert remaining.left(99.0) == pytest.approx(2.0)
 
 
+def test_what_is_told_at_once_was_kept_and_says_no_pace() -> None:
+    remaining = Remaining(SEVERAL[1:2], 0.0)
+    remaining.update("scoring b", 150, 300, 0.1)
+    remaining.update("scoring b", 200, 300, 10.1)  # 50 in ten seconds
+    assert known(remaining.left(10.1)) == pytest.approx(20.0)
+
+
 def test_a_limit_in_seconds_bounds_its_phase() -> None:
     phases = [Phase(what="training", kind="training", work=500.0, seconds=30.0)]
     remaining = Remaining(phases, 0.0)
