@@ -18,6 +18,8 @@ if TYPE_CHECKING:
         max_attainable,
         plan_of,
         preview,
+        refuse_share,
+        share_ahead,
         share_warning,
         wrapping_of,
     )

@@ -14,6 +14,8 @@ from lmexposure.audit.corpus import insert_for_training as insert_for_training
 from lmexposure.audit.corpus import max_attainable as max_attainable
 from lmexposure.audit.corpus import plan_of as plan_of
 from lmexposure.audit.corpus import preview as preview
+from lmexposure.audit.corpus import refuse_share as refuse_share
+from lmexposure.audit.corpus import share_ahead as share_ahead
 from lmexposure.audit.corpus import share_warning as share_warning
 from lmexposure.audit.corpus import wrapping_of as wrapping_of
 from lmexposure.audit.directory import RunLog as RunLog

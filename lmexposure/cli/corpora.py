@@ -60,7 +60,7 @@ def insert(
     OUT/corpus/.sidecars has a file NAME.canaries.json for each, which says which canaries are in
     it, and where. The same command, given again, completes what a killed one left.
     """
-    from lmexposure.audit import insert_corpus, plan_of
+    from lmexposure.audit import insert_corpus, plan_of, refuse_share, share_ahead
     from lmexposure.canaries import is_stream
 
     if dry_run:
@@ -70,6 +70,8 @@ def insert(
     tell = partial(say, aside=is_stream(source))
     if settings.uniform_formats:
         plan_of(settings)  # refuses what no format can hold
+    if not is_stream(source):
+        refuse_share(settings, share_ahead(source, settings, out))
     _warn_of_kinds(settings)
     settings = fitted_to(settings, source, out, tell=tell)
     say_max_attainable(settings, tell=tell)

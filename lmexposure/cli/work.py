@@ -71,11 +71,12 @@ def run(corpus: list[str], out: Path, settings: "RunSettings") -> None:
     """Insert canaries into CORPUS, train a model on it, measure what it gives away."""
     begin(reading(corpus))
     from lmexposure._files import only_writer
-    from lmexposure.audit import RunLog
+    from lmexposure.audit import RunLog, refuse_share, share_ahead
 
     look_ahead(settings, corpus=corpus, out=out)
     settings = fitted_to(settings, opened(corpus), out)
     if corpus != [STDIN]:
+        refuse_share(settings, share_ahead(corpus, settings, out))
         RunLog.open(out, settings)  # refuses another's directory
     from lmexposure.audit import (
         estimate_cost,
@@ -179,7 +180,7 @@ def measure(
         begin(f"loading {model[0] if len(model) == 1 else f'{len(model)} checkpoints'}")
         for name in model:
             look_ahead(settings, model=name, base=base)
-        check_out(out, known)
+        check_out(out, known, model[0] if len(model) == 1 else None)
         from lmexposure.audit import measure_checkpoints, told_wrapping
         from lmexposure.calls import measured
         from lmexposure.scoring import load_for_measuring

@@ -194,6 +194,9 @@ class _Ahead:
     # of that training, and how far it is
     steps: tuple[Pace, int] = field(default_factory=lambda: (Pace(), 0))
     known: set[str] = field(default_factory=set)  # methods that were trained
+    factor: float = 1.0  # what models take over what trainings say of them
+    # whose models are trained now, from the first on, and since when
+    swept: tuple[str, float] | None = None
 
     @classmethod
     def by_trials(
@@ -246,8 +249,12 @@ class _Ahead:
         before, _, name = what.partition(": ")
         if self.searched and (before, name) != ("search", self.searched):
             self._learn()
+        if self.swept is not None and (before, name) != (self.swept[0], "models"):
+            self.swept = None
         if before == "search":
             self._see(what, name, done, total)
+        elif name == "models" and done == 0 and self.swept is None:
+            self.swept = before, self.clock()
         self.watcher(what, done, total, note)
 
     def expect(self, what: str, seconds: float) -> None:
@@ -275,7 +282,7 @@ class _Ahead:
         models = self.comparison.settings.sweep.models
         found = {f"search: {name}": self._tries(name) * self._training(name) for name in self.costs}
         for name, cost in self.costs.items():
-            trained = models_seconds(models, self.places, cost.seconds)
+            trained = models_seconds(models, self.places, cost.seconds * self.factor)
             repeated = [self._training(name), self.measured] * self.comparison.measures_exposure
             seconds = [trained, cost.analysis, *repeated]
             found |= {f"{name}: {what}": s for what, s in zip(_PHASES, seconds, strict=False)}
@@ -310,6 +317,25 @@ class _Ahead:
         for what, seconds in self._phases().items():
             self.expect(what, seconds)
 
+    def see_models(self, name: str, left: float) -> None:
+        """Take what the models of a method still take: those of others will take as long."""
+        if self.swept is None or name not in self.costs:
+            return
+        models = self.comparison.settings.sweep.models
+        expected = models_seconds(models, self.places, self.costs[name].seconds)
+        self.factor = (self.clock() - self.swept[1] + left) / expected
+        names = list(self.costs)
+        for other in names[names.index(name) + 1 :]:
+            self.expect(f"{other}: models", self._phases()[f"{other}: models"])
+
+    def cost(self, name: str) -> Cost | None:
+        """Of a model of a method, as was seen."""
+        cost = self.costs.get(name)
+        if cost is None:
+            return None
+        seconds, share = cost.seconds * self.factor, cost.with_scores * self.factor
+        return replace(cost, seconds=seconds, with_scores=share)
+
 
 @dataclass(frozen=True, kw_only=True)
 class _Part:
@@ -331,6 +357,8 @@ class _Part:
 
     def expect(self, what: str, seconds: float) -> None:
         """Take how long a phase takes."""
+        if what == "models":
+            self.ahead.see_models(self.name, seconds)
         self.ahead.expect(f"{self.name}: {what}", seconds)
 
     def plan(self, title: str, phases: Sequence[Phase], *, keeps: bool) -> None:
@@ -525,7 +553,7 @@ def _trained(
     watch: Progress = named
     cost = None
     if isinstance(progress, _Ahead):
-        watch, cost = _Part(ahead=progress, name=defence.name), progress.costs.get(defence.name)
+        watch, cost = _Part(ahead=progress, name=defence.name), progress.cost(defence.name)
     files, out = list[Path | str](comparison.files), comparison.sweep_of(defence)
     with only_writer(out):
         prepare(files, out=out, settings=comparison.sweep_settings(training))

@@ -19,7 +19,7 @@ from lmexposure._forecast import Phase
 from lmexposure.audit import training_settings
 from lmexposure.core import Work
 from lmexposure.defences import compare_defences, prepare_comparison
-from lmexposure.defences.catalogue import (
+from lmexposure.defences.attacks import (
     adapted_attacks,
     attack_parts,
     of_kept_tokens,

@@ -235,7 +235,7 @@ def test_a_forecast_counts_searches_models_and_workers(
     # Of both: the search, six models, and what they show together.
     assert alone.seconds == pytest.approx(10 * (1 + 3) + 2 * (6 * 12 + 3 + 2))
     beside = forecast(comparison, workers=2)  # which are started, and halve the models
-    assert beside.seconds == pytest.approx(alone.seconds - 2 * 3 * 12 + 2 * 12)
+    assert beside.seconds == pytest.approx(alone.seconds - 2 * 3 * 12 + 2 * 15)
     assert ", 2 side by side, after a search of at most 3 trainings" in beside.what
     (comparison.sweep_of(comparison.defences[0]) / "sweep.json").parent.mkdir(parents=True)
     (comparison.sweep_of(comparison.defences[0]) / "sweep.json").touch()
@@ -260,18 +260,19 @@ class Clock(Bars):
 
 @pytest.mark.parametrize("slower", [0.3, 1.0, 4.0])
 @pytest.mark.parametrize("tries", [1, 3])
-def test_what_is_left_is_right_once_a_training_was_made(
+def test_what_is_left_is_right_once_models_were_trained(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slower: float, tries: int
 ) -> None:
-    """Within a factor of 1.5, whatever trials said, by a fake clock: from the first training on."""
+    """Within a factor of 1.5, whatever trials said, by a fake clock: from the first models on."""
     monkeypatch.setattr(lmexposure.defences.driver, "timed_training", lambda *_, **__: COST)
     settings = tiny_comparison("hamp")
     comparison = prepare_comparison(text_at(tmp_path), out=tmp_path / "out", settings=settings)
-    clock = Clock()
+    clock, training = Clock(), 10.0 * slower
     ahead = _Ahead.by_trials(comparison, workers=1, address=None)
     ahead.clock = clock
     work = LongWork(clock, clock)
     ahead.tell(work)
+    of_a_model = 2.0 * training  # and not 1.2, as the trials said
     ratios: list[tuple[float, float]] = []
 
     def takes(what: str, seconds: float, total: int = 10, told: Any = ahead) -> None:
@@ -283,17 +284,22 @@ def test_what_is_left_is_right_once_a_training_was_made(
             assert left is not None
             ratios.append((clock.now, left))
 
-    training = 10.0 * slower
     takes("search: none", training)
     for _ in range(tries):
         takes("search: hamp", training)
+    known_since = 0.0
     for name in ("none", "hamp"):
         part = _Part(ahead=ahead, name=name)
-        part.expect("models", 6 * 1.2 * training)  # as the display of the models says
-        takes("models", 6 * 1.2 * training, 6, part)
+        begun = clock.now
+        takes("models", 0.0, 1, part)
+        for done in range(7):  # as the display of the models says from the first on
+            clock.now = begun + done * of_a_model
+            part.expect("models", (6 - done) * of_a_model)
+            takes("models", 0.0, 6, part)
         takes("analysis", 5.0, 1, part)
+        known_since = begun + of_a_model if name == "none" else known_since
     for now, left in ratios:
-        if training < now < clock.now:
+        if known_since < now < clock.now:
             assert (clock.now - now) / 1.5 - 6 <= left <= 1.5 * (clock.now - now) + 6
     announced = float(clock.said[0].rpartition("about ")[2].split()[0])
     assert announced == pytest.approx(3, abs=1)  # minutes, by the trials
