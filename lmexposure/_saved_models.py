@@ -259,10 +259,10 @@ def weights_in(place: Path) -> Iterator[tuple[str, str, list[int], bytes]]:
                     yield name, held["dtype"], held["shape"], stream.read(min(_TRIED, end - begin))
 
 
-def have_other_weights(one: Path, other: Path) -> bool:
+def have_other_weights(place: Path, other: Path) -> bool:
     """Whether two saved models surely differ: in tensors that both have, by their first bytes."""
     try:
-        found = {(name, dtype): rest for name, dtype, *rest in weights_in(one)}
+        found = {(name, dtype): rest for name, dtype, *rest in weights_in(place)}
         again = {(name, dtype): rest for name, dtype, *rest in weights_in(other)}
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return False  # loading says what is wrong

@@ -194,7 +194,7 @@ class Asking:
         return _seconds_each(search) * _TRIED * (len(ids) - cut) / len(few)
 
     def _step_seconds(self, windows: Windows, rows: int) -> float:
-        """Seconds of a step of so many samples, behind a text of middle length."""
+        """Seconds of a step of some samples, behind a text of middle length."""
         ids, rule = windows.encoded[0].ids, self.rule
         steps = self.steps(ids)
 
