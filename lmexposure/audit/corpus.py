@@ -235,7 +235,8 @@ def share_ahead(files: Files, settings: RunSettings, out: str | Path) -> float:
     It is of the texts alone, not of what is around them in a record; packed files are passed over.
     """
     paths = corpus_files(listed_files(files))
-    if (Path(out) / "manifest.json").exists() or any(map(packing, paths)):
+    known = all(path.is_file() and not packing(path) for path in paths)
+    if not known or (Path(out) / "manifest.json").exists():
         return 0.0
     formats = [load_format(name) for name in settings.uniform_formats]
     texts = sum(len(form.text(0).encode()) + 1 for form in formats)
