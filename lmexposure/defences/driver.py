@@ -171,13 +171,6 @@ def trained_and_attacked(
     )
 
 
-def forecast(
-    comparison: Comparison, *, workers: int | None = None, address: str | None = None
-) -> Forecast:
-    """Time some steps of each method whose models are not trained, at a middle strength."""
-    return _Ahead.by_trials(comparison, workers=workers, address=address).forecast
-
-
 @dataclass(kw_only=True)
 class _Ahead:
     """What a comparison still takes: by trials, then by the trainings that were made."""

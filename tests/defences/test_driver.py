@@ -14,6 +14,7 @@ from known import known
 from tiny_defences import text_at, tiny_comparison
 
 import lmexposure.defences.driver
+from lmexposure._forecast import Forecast
 from lmexposure.cli.console import Bars, LongWork
 from lmexposure.defences import (
     DEFENCES,
@@ -21,7 +22,6 @@ from lmexposure.defences import (
     DefencesSettings,
     Found,
     Reference,
-    forecast,
     prepare_comparison,
     search,
 )
@@ -227,19 +227,23 @@ def test_a_forecast_counts_searches_models_and_workers(
     monkeypatch.setattr(lmexposure.defences.driver, "timed_training", lambda *_, **__: COST)
     settings = tiny_comparison("hamp")
     comparison = prepare_comparison(text_at(tmp_path), out=tmp_path / "out", settings=settings)
-    alone = forecast(comparison, workers=1)
+
+    def forecast(workers: int) -> Forecast:
+        return _Ahead.by_trials(comparison, workers=workers, address=None).forecast
+
+    alone = forecast(1)
     assert [phase.what for phase in alone.phases] == [
         *("search: none", "search: hamp"),
         *("none: models", "none: analysis", "hamp: models", "hamp: analysis"),
     ]
     # Of both: the search, six models, and what they show together.
     assert alone.seconds == pytest.approx(10 * (1 + 3) + 2 * (6 * 12 + 3 + 2))
-    beside = forecast(comparison, workers=2)  # which are started, and halve the models
+    beside = forecast(2)  # which are started, and halve the models
     assert beside.seconds == pytest.approx(alone.seconds - 2 * 3 * 12 + 2 * 15)
     assert ", 2 side by side, after a search of at most 3 trainings" in beside.what
     (comparison.sweep_of(comparison.defences[0]) / "sweep.json").parent.mkdir(parents=True)
     (comparison.sweep_of(comparison.defences[0]) / "sweep.json").touch()
-    left = forecast(comparison, workers=1).phases
+    left = forecast(1).phases
     assert left == tuple(phase for phase in alone.phases if "hamp" in phase.what)
 
 
