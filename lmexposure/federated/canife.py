@@ -90,7 +90,7 @@ def canife_audit(
     *,
     out: str | Path,
     settings: CanifeStudySettings | None = None,
-    progress: Progress = silent,
+    progress: Progress | None = None,
 ) -> Canife:
     """Attack the federated training of an LSTM on users of a corpus; goes on to the same bytes."""
     settings = CanifeStudySettings() if settings is None else settings
@@ -111,7 +111,7 @@ def canife_audit(
     ):
         made = work.finished()
         if made is None or not (work.out / "model").is_dir():
-            made = _trained(asked, work, mode, progress)
+            made = _trained(asked, work, mode, progress or silent)
         work.drop()
     return made
 

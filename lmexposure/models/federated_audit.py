@@ -11,6 +11,7 @@ Mock clients and design clients take no part in training.
 
 import io
 import json
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -50,6 +51,7 @@ from lmexposure.statistics import (
 from lmexposure.studies import CanifeRound, CanifeSettings, FederatedSettings
 
 Clients = Mapping[str, NDArray[np.int64]]
+_LOG = logging.getLogger(__name__)
 Told = Callable[[str, int, int, str], None]
 _FEWEST = 2  # clients of a pool
 
@@ -94,6 +96,7 @@ def federated_training(
             f"length={canife.length} tokens of the canary are more than the {longest} of a row; "
             f"give at most {longest}"
         )
+    _warn_of_too_few(settings, canife)
     design, mock, training = _parted(clients, canife)
     names = sorted(training)
     crafting = partial(progress, "crafting")
@@ -205,8 +208,6 @@ class _Attack:
         self._crafting = crafting
         self._model, self._settings, self._canife = model, settings, canife
         self._design, self._mock = design, mock
-        # Bonferroni over attacked rounds.
-        self._level = canife.significance / -(-settings.rounds // canife.every)
         self.history: list[tuple[float, float, int]] = []
         self.perfect: list[tuple[float, float, int]] = []
         self._begun = 0
@@ -310,14 +311,40 @@ class _Attack:
         return mock_rounds(pool, canary, self._settings, rounds=self._canife.mock_rounds, seed=seed)
 
     def _mu(self, scores: NDArray[np.float64], coins: NDArray[np.bool_]) -> float:
-        """The bound on the mu of a round at its share of the significance; 0 of one kind alone."""
-        if not 0 < coins.sum() < coins.size:
-            return 0.0
-        level, delta = self._level, self._settings.delta
-        if not self._canife.frozen:  # rounds of a training under way drift, and ranks may not
-            return step_guesses_epsilon(scores, coins, significance=level, delta=delta).mu
-        inside, outside = scores[coins], scores[~coins]
-        return gaussian_dp_epsilon(inside, outside, significance=level, delta=delta).mu
+        return _round_mu(scores, coins, self._settings, self._canife)
+
+
+def _round_mu(
+    scores: NDArray[np.float64],
+    coins: NDArray[np.bool_],
+    settings: FederatedSettings,
+    canife: CanifeSettings,
+) -> float:
+    """The bound on the mu of a round at its share of the significance; 0 of one kind alone."""
+    if not 0 < coins.sum() < coins.size:
+        return 0.0
+    # Bonferroni over attacked rounds.
+    level = canife.significance / -(-settings.rounds // canife.every)
+    if not canife.frozen:  # rounds of a training under way drift, and ranks may not
+        return step_guesses_epsilon(scores, coins, significance=level, delta=settings.delta).mu
+    inside, outside = scores[coins], scores[~coins]
+    return gaussian_dp_epsilon(inside, outside, significance=level, delta=settings.delta).mu
+
+
+def _warn_of_too_few(settings: FederatedSettings, canife: CanifeSettings) -> None:
+    """Say beforehand that no canary, however well it is told, could refute the claim."""
+    coins = np.arange(canife.mock_rounds if canife.frozen else canife.every) % 2 == 0
+    mu = _round_mu(coins.astype(float), coins, settings, canife)
+    if settings.noise_multiplier and mu * settings.noise_multiplier <= 1:
+        room = f"a noise multiplier of {1 / mu:.3g}" if mu else "any noise"
+        _LOG.warning(
+            "the claim cannot be refuted: canaries that are told in each of their %d rounds leave "
+            "room for %s, and %g is claimed; play more mock rounds (mock_rounds=...), or attack "
+            "fewer rounds (every=...)",
+            coins.size,
+            room,
+            settings.noise_multiplier,
+        )
 
 
 def _stretch(mu: float, rate: float, steps: int) -> list[tuple[float, float, int]]:

@@ -427,3 +427,18 @@ def test_what_a_training_still_takes_is_known_from_its_first_canary_on(
         true = said[-1][0] - now
         if left is not None and true > 0.05 * said[-1][0]:
             assert true / 1.5 < left < 1.5 * true
+
+
+@pytest.mark.parametrize(
+    ("mock_rounds", "frozen", "said"), [(4, True, 1), (40, True, 0), (4, False, 1)]
+)
+def test_canaries_that_could_refute_nothing_are_said_to_be_too_few(
+    caplog: pytest.LogCaptureFixture, mock_rounds: int, frozen: bool, said: int
+) -> None:
+    settings = replace(SETTINGS, noise_multiplier=0.7)
+    canife = replace(QUICK, mock_rounds=mock_rounds, frozen=frozen)
+    with pytest.raises(CorpusError):  # there it goes on
+        federated_training(model(), {"a": CLIENTS[min(CLIENTS)]}, settings, canife)
+    assert sum("the claim cannot be refuted" in line for line in caplog.messages) == said
+    if said:
+        assert "more mock rounds (mock_rounds=...)" in caplog.text
