@@ -240,8 +240,8 @@ def share_ahead(files: Files, settings: RunSettings, out: str | Path) -> float:
         return 0.0
     formats = [load_format(name) for name in settings.uniform_formats]
     texts = sum(len(form.text(0).encode()) + 1 for form in formats)
-    added = texts * settings.per_class * sum(settings.repetitions)
-    added *= settings.inclusion_probability or 1
+    share = settings.inclusion_probability or 1.0
+    added = share * texts * settings.per_class * sum(settings.repetitions)
     return added / (added + sum(path.stat().st_size for path in paths))
 
 

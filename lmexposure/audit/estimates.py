@@ -132,7 +132,7 @@ def _shown(estimates: Estimates, method: str, name: str, *, interrupted: bool) -
             shown = estimates[wanted]
             if shown.capped and interrupted and method in ("auto", "exact"):
                 bounds = [estimates[other] for other in _BOUNDS if other in estimates]
-                shown = max([shown, *bounds], key=lambda bound: bound.value)
+                shown = max([shown, *bounds], key=lambda bound: bound.value or 0.0)
             return shown
     raise ModelError(
         f"format {name!r}: method={method!r} gives no estimate here; there are "
