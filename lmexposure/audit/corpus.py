@@ -219,8 +219,8 @@ def share_warning(
 
 
 def refuse_share(settings: RunSettings, of_bytes: float) -> None:
-    """Refuse a number of canaries that makes them most of the corpus; of the usual it is warned."""
-    if settings.canaries is not None and of_bytes > settings.max_share:
+    """Refuse canaries that are most of the corpus, of which a model would read more than of it."""
+    if of_bytes > settings.max_share:
         fewer = _fewer(settings, of_bytes / _MOST_OF_TOKENS)
         raise SettingsError(
             f"the canaries would be {percent(of_bytes)} of the corpus' bytes, so that a model "
@@ -241,7 +241,7 @@ def share_ahead(files: Files, settings: RunSettings, out: str | Path) -> float:
     formats = [load_format(name) for name in settings.uniform_formats]
     texts = sum(len(form.text(0).encode()) + 1 for form in formats)
     share = settings.inclusion_probability or 1.0
-    added = share * texts * settings.per_class * sum(settings.repetitions)
+    added = share * texts * settings.per_class * sum(settings.classes)
     return added / (added + sum(path.stat().st_size for path in paths))
 
 

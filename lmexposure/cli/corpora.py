@@ -60,7 +60,7 @@ def insert(
     OUT/corpus/.sidecars has a file NAME.canaries.json for each, which says which canaries are in
     it, and where. The same command, given again, completes what a killed one left.
     """
-    from lmexposure.audit import insert_corpus, plan_of, refuse_share, share_ahead
+    from lmexposure.audit import insert_corpus, plan_of
     from lmexposure.canaries import is_stream
 
     if dry_run:
@@ -70,8 +70,6 @@ def insert(
     tell = partial(say, aside=is_stream(source))
     if settings.uniform_formats:
         plan_of(settings)  # refuses what no format can hold
-    if not is_stream(source):
-        refuse_share(settings, share_ahead(source, settings, out))
     _warn_of_kinds(settings)
     settings = fitted_to(settings, source, out, tell=tell)
     say_max_attainable(settings, tell=tell)
@@ -101,10 +99,17 @@ def insert(
 def fitted_to(
     settings: "RunSettings", corpus: list[str] | IO[bytes], out: Path | None, *, tell: Tell = say
 ) -> "RunSettings":
-    """The settings with the repetitions for this corpus, said where they are fewer than usual."""
-    from lmexposure.audit import fitted
+    """The settings with the repetitions for this corpus, said where they are fewer than usual.
+
+    A number of canaries that is given, and makes them most of the corpus, is refused.
+    """
+    from lmexposure.audit import fitted, refuse_share, share_ahead
+    from lmexposure.canaries import is_stream
 
     found = fitted(settings, corpus, out)
+    given = settings.canaries is not None and not settings.audit
+    if given and out is not None and not is_stream(corpus):
+        refuse_share(found, share_ahead(corpus, found, out))
     if found.classes != settings.classes:
         often = " and ".join(map(times, found.classes))
         tell(f"repeated  {often}, as the corpus is small (--repetitions says otherwise)")

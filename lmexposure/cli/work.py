@@ -71,12 +71,11 @@ def run(corpus: list[str], out: Path, settings: "RunSettings") -> None:
     """Insert canaries into CORPUS, train a model on it, measure what it gives away."""
     begin(reading(corpus))
     from lmexposure._files import only_writer
-    from lmexposure.audit import RunLog, refuse_share, share_ahead
+    from lmexposure.audit import RunLog
 
     look_ahead(settings, corpus=corpus, out=out)
     settings = fitted_to(settings, opened(corpus), out)
     if corpus != [STDIN]:
-        refuse_share(settings, share_ahead(corpus, settings, out))
         RunLog.open(out, settings)  # refuses another's directory
     from lmexposure.audit import (
         estimate_cost,
