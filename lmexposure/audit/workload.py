@@ -17,8 +17,9 @@ from typing import Any, Protocol, runtime_checkable
 
 from lmexposure._files import is_utf8
 from lmexposure._forecast import Forecast, Phase
+from lmexposure._record import Record, Rows
 from lmexposure._style import count, in_words
-from lmexposure.audit.directory import MeasurementDirectory
+from lmexposure.audit.directory import MeasurementDirectory, read_part
 from lmexposure.canaries import DEFAULT_REFERENCES, WITNESS, Canary, Format, Manifest, Wrapping
 from lmexposure.core import Part
 from lmexposure.errors import LmexposureError, ModelError
@@ -47,7 +48,7 @@ from lmexposure.scoring import (
     step_pace,
     token_pace,
 )
-from lmexposure.studies import MeasureSettings, RowsRecord
+from lmexposure.studies import Extraction, MeasureSettings, RowsRecord
 
 
 class Progress(Protocol):
@@ -125,6 +126,12 @@ class Task:
         """The tokens of one fill of a format up to its end, in its row where that is wanted."""
         text = next(canary.text for canary in self.manifest.entries if canary.format == name)
         return _in_row(self.lm, text, self.contexts.get(name) if whole else None)
+
+
+class KeptSearches(Record):
+    """The searches of an extraction that are done, in their order."""
+
+    done: Rows[Extraction]
 
 
 WITHOUT_SEARCH = ("sampled", "skew_normal")
@@ -353,9 +360,8 @@ def _extraction_phase(task: Task, name: str, length: int, pace: float | None) ->
     work = (1 + width) * (deep + lost * settings.revealed * inserted)
     own = [c for c in (*manifest.canaries, *manifest.controls) if c.format == name]
     total = 2 * sum(len(given_characters(form, canary, settings)) for canary in own)
-    kept = task.kept(f"{name}.beams.json")
-    content = None if kept is None else kept.read()
-    share = 0.0 if content is None else len(json.loads(content)["done"]) / total
+    kept = read_part(task.kept(f"{name}.beams.json"), KeptSearches)
+    share = 0.0 if kept is None else len(kept.done) / total
     return Phase(
         what=f"extracting {name}",
         kind="stepping",
