@@ -125,7 +125,7 @@ def test_a_first_model_that_takes_longer_says_so_of_the_others(tmp_path: Path) -
     watch = board.inside(0)
     for clock.now, step in ((3.0, 1), (5.0, 3), (9.0, 7)):  # a second a step, of 101
         watch("training", step, 101)
-    assert seen.expected[-1] == pytest.approx(4 * (3 + 1.25 * 100) - 9)
+    assert seen.expected[-1] == pytest.approx(4 * 1.25 * (3 + 100) - 9)
     board, clock, seen = _board(tmp_path / "beside", 4)
     board.beat(2)
     clock.now = driver._WORKERS_START + 60
