@@ -237,6 +237,7 @@ def run(
     audit: bool = False,
     controls: int = 32,
     witness: bool = True,
+    max_share: float = 0.5,
     seed: int | None = None,
     layout: str | None = None,
     text_field: str = "text",

@@ -24,6 +24,8 @@ _TOKENIZER = ("tokenizer_config.json", "tokenizer.json")
 # Of any tokenizer; some of which there are no files are named in config.json.
 _OF_TOKENIZERS = ("*token*", "*vocab*", "merges.txt", "*.model", "*.spm", "*.tiktoken", "*.bpe*")
 _SHOWN = 3
+_LARGEST_HEADER = 100_000_000  # bytes, as safetensors reads them
+_TRIED = 4096  # bytes of a tensor
 _HUB_SECONDS = 10.0  # for the hub to answer, the second try too
 _HUB_TRIES = 2
 # Where a driver of NVIDIA's or AMD's has its devices, also in a container and under Windows.
@@ -79,6 +81,19 @@ def check_model(
             f"the tokenizer of {place!r} has no chat template, which chats need; give the file "
             "chat_template.jinja of the training (chat_template=...), or put it into that directory"
         )
+
+
+def check_tokenizer(name: str, *, revision: str | None = None, offline: bool = False) -> None:
+    """Refuse a name of which there is no tokenizer, as far as its files and the hub say so."""
+    try:
+        if not Path(name).is_dir():
+            known = is_directory(name) or offline or _is_cached(name, revision, _TOKENIZER)
+            if not known and not hub_answers(name, revision):
+                raise nowhere(name)
+        elif not _has_tokenizer(Path(name)):
+            raise no_tokenizer(name)
+    except ModelError as failure:
+        raise ModelError(f"no tokenizer: {failure}") from failure
 
 
 def is_directory(name: str) -> bool:
@@ -231,6 +246,29 @@ def tokenizer_place(adapter: Path, base: str) -> str:
     return base
 
 
+def weights_in(place: Path) -> Iterator[tuple[str, str, list[int], bytes]]:
+    """Of each tensor in a directory's files: name, dtype, shape and its first bytes."""
+    for file in sorted(place.glob("*.safetensors")):
+        with open_regular(file) as stream:
+            size = min(int.from_bytes(stream.read(8), "little"), _LARGEST_HEADER)
+            header = json.loads(stream.read(size))
+            for name, held in header.items():
+                if name != "__metadata__":
+                    begin, end = held["data_offsets"]
+                    stream.seek(8 + size + begin)
+                    yield name, held["dtype"], held["shape"], stream.read(min(_TRIED, end - begin))
+
+
+def have_other_weights(place: Path, other: Path) -> bool:
+    """Whether two saved models surely differ: in tensors that both have, by their first bytes."""
+    try:
+        found = {(name, dtype): rest for name, dtype, *rest in weights_in(place)}
+        again = {(name, dtype): rest for name, dtype, *rest in weights_in(other)}
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return False  # loading says what is wrong
+    return any(found[tensor] != again[tensor] for tensor in found.keys() & again.keys())
+
+
 def _has_tokenizer(path: Path) -> bool:
     """Whether a directory has a file of any tokenizer, or names one that needs none."""
     if any(next(path.glob(pattern), None) for pattern in _OF_TOKENIZERS):
@@ -259,11 +297,12 @@ def no_tokenizer(name: str) -> ModelError:
     )
 
 
-def _is_cached(name: str, revision: str | None) -> bool:
+def _is_cached(
+    name: str, revision: str | None, files: tuple[str, ...] = ("config.json", ADAPTER_CONFIG)
+) -> bool:
     """Whether the local cache has a hub model, which then answers for it."""
     from huggingface_hub import try_to_load_from_cache
 
-    files = ("config.json", ADAPTER_CONFIG)
     with suppress(ValueError):  # no name of the hub's
         found = [try_to_load_from_cache(name, file, revision=revision) for file in files]
         return any(isinstance(path, str) for path in found)

@@ -243,7 +243,7 @@ def measured(
     named = isinstance(model, str | Path)
     inserted = Manifest.of(manifest)
     _ahead(settings, model=model, base=base)
-    check_out(out, inserted)
+    check_out(out, inserted, model)
     from lmexposure.audit import measure as made
     from lmexposure.audit import recorded_training, told_wrapping
     from lmexposure.scoring import load_base, load_for_measuring

@@ -259,10 +259,9 @@ MISTAKES = (
     ),
     Mistake(
         what="more canaries than the corpus bears",
-        typed="insert corpus.txt --format pin --canaries 500 --out new",
+        typed="insert corpus.txt --format pin --canaries 2000 --out new",
         said="% of the corpus' bytes",
-        next="or take more text",
-        code=0,
+        next="--set max_share=1 inserts them all the same",
     ),
     Mistake(
         what="too few models for a sweep's question",
@@ -291,10 +290,52 @@ MISTAKES = (
     ),
 )
 
+MORE = (
+    Mistake(
+        what="a method of defence mistyped",
+        typed="defences corpus.txt --methods relaxlos --models 40 --out new",
+        said="'relaxlos' is no defence",
+        next="choose from none, early-stop",
+    ),
+    Mistake(
+        what="a tokenizer that is not there",
+        typed="insert chats.jsonl --tokenizer models/bsae --out new",
+        said="no tokenizer: model 'models/bsae': no such directory",
+        next="did you mean 'models/base'?",
+    ),
+    Mistake(
+        what="a tokenizer without files",
+        typed="insert chats.jsonl --tokenizer bare --out new",
+        said="the tokenizer of 'bare' is missing",
+        next="save it next to the model",
+    ),
+    Mistake(
+        what="more canaries than the corpus bears, run",
+        typed="run corpus.txt --format pin --canaries 2000 --out new",
+        said="% of the corpus' bytes",
+        next="--set max_share=1 inserts them all the same",
+    ),
+    Mistake(
+        what="--out of another model's measurement",
+        typed="measure models/other canaried/manifest.json --out of_base",
+        said="of_base holds the result of another model",
+        next="choose another directory",
+    ),
+    Mistake(
+        what="every option, where there are no more",
+        typed="verify --help-all",
+        said="Count canaries in a corpus",
+        next="--tokenizer",
+        code=0,
+    ),
+)
+EVERY = MISTAKES + MORE
+
 
 def prepare(home: Path) -> None:
     """What the mistakes are made with."""
     import lmexposure as lx
+    from lmexposure.studies import Result
 
     lines = sentences(400)
     (home / "corpus.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -311,6 +352,11 @@ def prepare(home: Path) -> None:
     base, shown = _DATA / "measured" / "gpt2" / "model", _DATA / "shown"
     for name in ("base", "models/base", "bare"):
         shutil.copytree(base, home / name)
+    shutil.copytree(base, home / "models/other")
+    weights = home / "models/other/model.safetensors"
+    own = weights.read_bytes()
+    header = 8 + int.from_bytes(own[:8], "little")
+    weights.write_bytes(own[:header] + bytes(len(own) - header))
     for path in (home / "bare").glob("*token*"):
         path.unlink()
     (home / "adapter").mkdir()
@@ -324,6 +370,11 @@ def prepare(home: Path) -> None:
     _, manifest = lx.insert(lines, formats=["pin"], canaries=4, repetitions=[1, 4], controls=4)
     (home / "canaried/corpus").mkdir(parents=True)
     manifest.write(home / "canaried/manifest.json")
+    (home / "of_base").mkdir()
+    result = Result.read_alone(shown / "demo/result.json")
+    model = result.model.model_copy(update={"path": "base"})
+    of_base = result.model_copy(update={"model": model, "manifest_sha256": manifest.sha256})
+    of_base.write(home / "of_base/result.json")
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
         max_attainable,
         plan_of,
         preview,
+        refuse_share,
+        share_ahead,
         share_warning,
         wrapping_of,
     )
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from lmexposure.audit.workload import (
         Progress,
         RowsAhead,
+        Speaker,
         Watcher,
         forecast_measurement,
         rows_ahead,

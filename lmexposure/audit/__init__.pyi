@@ -14,6 +14,8 @@ from lmexposure.audit.corpus import insert_for_training as insert_for_training
 from lmexposure.audit.corpus import max_attainable as max_attainable
 from lmexposure.audit.corpus import plan_of as plan_of
 from lmexposure.audit.corpus import preview as preview
+from lmexposure.audit.corpus import refuse_share as refuse_share
+from lmexposure.audit.corpus import share_ahead as share_ahead
 from lmexposure.audit.corpus import share_warning as share_warning
 from lmexposure.audit.corpus import wrapping_of as wrapping_of
 from lmexposure.audit.directory import RunLog as RunLog
@@ -34,6 +36,7 @@ from lmexposure.audit.training import train_corpus as train_corpus
 from lmexposure.audit.training import training_settings as training_settings
 from lmexposure.audit.workload import Progress as Progress
 from lmexposure.audit.workload import RowsAhead as RowsAhead
+from lmexposure.audit.workload import Speaker as Speaker
 from lmexposure.audit.workload import Watcher as Watcher
 from lmexposure.audit.workload import forecast_measurement as forecast_measurement
 from lmexposure.audit.workload import rows_ahead as rows_ahead

@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
-from lmexposure._saved_models import NEW_MODELS, check_device, check_model
+from lmexposure._saved_models import NEW_MODELS, check_device, check_model, have_other_weights
 from lmexposure.audit.corpus import wrapping_of
 from lmexposure.canaries import (
     FileCorpus,
@@ -114,12 +114,18 @@ def models_ahead(settings: SweepSettings, corpus: Files) -> str | None:
     return too_few_models(settings, counted)
 
 
-def check_out(out: str | Path | None, manifest: Manifest) -> None:
-    """Refuse, before a model is loaded, a directory with the result of another manifest."""
+def check_out(out: str | Path | None, manifest: Manifest, model: object = None) -> None:
+    """Refuse, before a model is loaded, a directory with the result of another, or its manifest."""
     path = None if out is None else Path(out) / Result.NAME
-    if path is None or not path.exists():
+    if out is None or path is None or not path.exists():
         return
-    if Result.read_alone(path).manifest_sha256 != manifest.sha256:
+    before = Result.read_alone(path)
+    another = before.manifest_sha256 != manifest.sha256
+    if not another and isinstance(model, str | Path) and Path(model).is_dir():
+        inside = Path(out) / before.model.path
+        measured = inside if inside.is_dir() else Path(before.model.path)
+        another = have_other_weights(measured, Path(model))
+    if another:
         raise ResultError(
             f"{out} holds the result of another model, manifest or settings; choose another "
             "directory"

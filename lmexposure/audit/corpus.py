@@ -18,6 +18,7 @@ from typing import IO, Any
 import numpy as np
 
 from lmexposure._files import only_writer, read_bytes, sha256_bytes
+from lmexposure._saved_models import check_tokenizer
 from lmexposure._style import percent
 from lmexposure.canaries import (
     KINDS,
@@ -42,6 +43,7 @@ from lmexposure.canaries import (
     is_stream,
     listed_files,
     load_format,
+    packing,
     preview_insertion,
     read_documents,
     read_records,
@@ -216,6 +218,33 @@ def share_warning(
     )
 
 
+def refuse_share(settings: RunSettings, of_bytes: float) -> None:
+    """Refuse canaries that are most of the corpus, of which a model would read more than of it."""
+    if of_bytes > settings.max_share:
+        fewer = _fewer(settings, of_bytes / _MOST_OF_TOKENS)
+        raise SettingsError(
+            f"the canaries would be {percent(of_bytes)} of the corpus' bytes, so that a model "
+            f"would learn them in place of your text; {fewer}, or take more text (max_share=1 "
+            "inserts them all the same)"
+        )
+
+
+def share_ahead(files: Files, settings: RunSettings, out: str | Path) -> float:
+    """The part of the bytes that canaries will be, at the least; 0.0 where it is not known yet.
+
+    It is of the texts alone, not of what is around them in a record; packed files are passed over.
+    """
+    paths = corpus_files(listed_files(files))
+    known = all(path.is_file() and not packing(path) for path in paths)
+    if not known or (Path(out) / "manifest.json").exists():
+        return 0.0
+    formats = [load_format(name) for name in settings.uniform_formats]
+    texts = sum(len(form.text(0).encode()) + 1 for form in formats)
+    share = settings.inclusion_probability or 1.0
+    added = share * texts * settings.per_class * sum(settings.classes)
+    return added / (added + sum(path.stat().st_size for path in paths))
+
+
 def _fewer(settings: RunSettings, above: float) -> str:
     """What lowers the share by this factor."""
     enough = int(settings.per_class / above)
@@ -244,6 +273,8 @@ def insert_corpus(  # noqa: PLR0913 (the front door: each may be left out)
         refuse_inserted(out)
         if target is None:
             raise CorpusError("standard output must be open: the corpus goes there")
+    if isinstance(tokenizer, str | Path):  # before torch, which would say it later
+        check_tokenizer(str(tokenizer), revision=settings.revision, offline=settings.offline)
     settings = fitted(settings, corpus, out)
     with only_writer(out), spooled(corpus) as files:
         wrapping = wrapping_of(files, settings=settings, out=out)

@@ -58,6 +58,7 @@ _SHOWN: dict[str, tuple[EstimateName, ...]] = {
     "skew_normal": ("exact", "importance", "sampled"),
     "certificate": ("certificate",),
 }
+_BOUNDS: tuple[EstimateName, ...] = ("bounded", "certificate")
 _NEVER_FIRST = (
     "an extrapolation is never the exposure that is shown, which is what was counted or drawn; it "
     "has a column of its own, and is among each canary's estimates"
@@ -98,7 +99,12 @@ def estimate_format(
             role="canary" if canary.inserted else "control",
             repetitions=canary.repetitions,
             log_perplexity_bits=float(scores.canary_bits[i]),
-            exposure=_shown(estimates[i], settings.estimate, scores.format.name),
+            exposure=_shown(
+                estimates[i],
+                settings.estimate,
+                scores.format.name,
+                interrupted=search.interrupted,
+            ),
             estimates=estimates[i],
             extraction=(*extractions.get(canary.id, ()), *search.guesses[i : i + 1]),
         )
@@ -116,11 +122,18 @@ def estimate_format(
     )
 
 
-def _shown(estimates: Estimates, method: str, name: str) -> Estimate:
-    """The estimate that is shown; where a curve was asked for, a counted or drawn one."""
+def _shown(estimates: Estimates, method: str, name: str, *, interrupted: bool) -> Estimate:
+    """The estimate that is shown; where a curve was asked for, a counted or drawn one.
+
+    A search that was ended early leaves lower bounds: the highest that is proven is shown.
+    """
     for wanted in _SHOWN[method]:
         if wanted in estimates:
-            return estimates[wanted]
+            shown = estimates[wanted]
+            if shown.capped and interrupted and method in ("auto", "exact"):
+                bounds = [estimates[other] for other in _BOUNDS if other in estimates]
+                shown = max([shown, *bounds], key=lambda bound: bound.value or 0.0)
+            return shown
     raise ModelError(
         f"format {name!r}: method={method!r} gives no estimate here; there are "
         f"{', '.join(sorted(estimates))}: choose one of these, or estimate='auto'"

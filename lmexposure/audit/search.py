@@ -18,7 +18,13 @@ from pydantic import Field
 from lmexposure._record import Record, Rows
 from lmexposure.audit.directory import keep_part, read_part
 from lmexposure.audit.format_scores import FormatScores
-from lmexposure.audit.workload import WITHOUT_SEARCH, Task, end_asked
+from lmexposure.audit.workload import (
+    WITHOUT_SEARCH,
+    KeptSearches,
+    Task,
+    end_asked,
+    given_characters,
+)
 from lmexposure.canaries import Canary
 from lmexposure.errors import MarginError, ModelError
 from lmexposure.scoring import (
@@ -407,12 +413,6 @@ def _groups(order: list[int], expected: list[float]) -> list[list[int]]:
 Extractions = dict[str, list[Extraction]]
 
 
-class _Searches(Record):
-    """Those that are done, in the order of the searches."""
-
-    done: Rows[Extraction]
-
-
 def extract_format(
     task: Task, extractor: Extractor, canaries: tuple[Canary, ...]
 ) -> tuple[Extractions, int]:
@@ -421,16 +421,15 @@ def extract_format(
     width = settings.beam_width or beam_width(sum(canary.role == "canary" for canary in canaries))
     searches = []
     for canary in canaries:
-        most = settings.revealed if canary.role == "canary" else 0
         searches += [
             SecretSearch(index=canary.index, revealed=known, width=w)
-            for known in range(min(most, form.free_characters(canary.index) - 1) + 1)
+            for known in given_characters(form, canary, settings)
             for w in (1, width)
         ]
     # Those that share a search adjoin.
     searches.sort(key=lambda search: (search.revealed, search.width))
     kept = task.kept(f"{form.name}.beams.json")
-    before = read_part(kept, _Searches)
+    before = read_part(kept, KeptSearches)
     rows = [] if before is None else list(before.done)
 
     def watch(done: int) -> None:
@@ -448,7 +447,7 @@ def extract_format(
             left = form.fills_left(search.index, search.revealed)
             chance = min(1.0, search.width / left)
             rows.append(Extraction(**vars(row), proven=None, fills_left=left, by_chance=chance))
-        keep_part(kept, _Searches(done=tuple(rows)))
+        keep_part(kept, KeptSearches(done=tuple(rows)))
         watch(len(rows))
         if len(rows) >= blind and end_asked(task.progress):
             break

@@ -17,9 +17,10 @@ from typing import Any, Protocol, runtime_checkable
 
 from lmexposure._files import is_utf8
 from lmexposure._forecast import Forecast, Phase
+from lmexposure._record import Record, Rows
 from lmexposure._style import count, in_words
-from lmexposure.audit.directory import MeasurementDirectory
-from lmexposure.canaries import DEFAULT_REFERENCES, WITNESS, Format, Manifest, Wrapping
+from lmexposure.audit.directory import MeasurementDirectory, read_part
+from lmexposure.canaries import DEFAULT_REFERENCES, WITNESS, Canary, Format, Manifest, Wrapping
 from lmexposure.core import Part
 from lmexposure.errors import LmexposureError, ModelError
 from lmexposure.models import (
@@ -47,7 +48,7 @@ from lmexposure.scoring import (
     step_pace,
     token_pace,
 )
-from lmexposure.studies import MeasureSettings, RowsRecord
+from lmexposure.studies import Extraction, MeasureSettings, RowsRecord
 
 
 class Progress(Protocol):
@@ -63,6 +64,9 @@ class Watcher(Progress, Protocol):
 
     def plan(self, title: str, phases: Sequence[Phase], *, keeps: bool) -> None:
         """Take what is to be done from now on."""
+
+    def expect(self, what: str, seconds: float) -> None:
+        """Take how long a phase takes from now on, where those who do it know better."""
 
     def end_asked(self) -> bool:
         """Whether a person wants the work to end with what it has."""
@@ -113,10 +117,21 @@ class Task:
         """A file for a finished part; None where nothing is written."""
         return None if self.directory is None else self.directory.part(name)
 
+    def is_kept(self, name: str) -> bool:
+        """Whether a part is finished."""
+        kept = self.kept(name)
+        return kept is not None and kept.path.exists()
+
     def row(self, name: str, *, whole: bool = True) -> list[int]:
         """The tokens of one fill of a format up to its end, in its row where that is wanted."""
         text = next(canary.text for canary in self.manifest.entries if canary.format == name)
         return _in_row(self.lm, text, self.contexts.get(name) if whole else None)
+
+
+class KeptSearches(Record):
+    """The searches of an extraction that are done, in their order."""
+
+    done: Rows[Extraction]
 
 
 WITHOUT_SEARCH = ("sampled", "skew_normal")
@@ -241,7 +256,7 @@ def measurement_forecast(task: Task, paces: Paces | None = None) -> Forecast:
     phases = measurement_phases(task, paces)
     note = ""
     if not task.settings.quick:
-        quicker = replace(task, settings=task.settings.quicker)
+        quicker = replace(task, settings=task.settings.quicker, directory=None)
         seconds = math.fsum(phase.expected for phase in measurement_phases(quicker, paces))
         note = f"; with effort='quick' about {in_words(seconds)}"
     title = measurement_title(task.manifest, task.settings)
@@ -270,13 +285,16 @@ def measurement_phases(task: Task, paces: Paces) -> list[Phase]:
         # What all texts begin with is read once.
         own = max(1.0, _depth(manifest.formats[name], length, texts) - 1)  # the last is not read
         work = _PROBED + len(task.row(name)) + texts * own
-        for under in ("", *[" under the base"] * (task.base is not None)):
-            what = f"scoring {name}{under}"
-            phases.append(reading(what=what, work=work, part="references"))
+        scored = {f"{name}.npz": "", f"{name}.base.json": " under the base"}
+        for part, under in islice(scored.items(), 1 + (task.base is not None)):
+            if not task.is_kept(part):
+                what = f"scoring {name}{under}"
+                phases.append(reading(what=what, work=work, part="references"))
     for name, length in lengths.items():
-        phases += _search_phases(task, manifest.formats[name], length, paces.stepping)
+        if not task.is_kept(f"{name}.search.json"):
+            phases += _search_phases(task, manifest.formats[name], length, paces.stepping)
         if settings.extraction:
-            phases.append(_extraction_phase(manifest, name, settings, length, paces.stepping))
+            phases.append(_extraction_phase(task, name, length, paces.stepping))
         refits = settings.bootstraps * (settings.estimate == "skew_normal")
         spent = _STATISTICS_SECONDS + _REFIT_SECONDS * refits
         what = f"estimating {name}"
@@ -319,8 +337,10 @@ def _search_phases(task: Task, form: Format, length: int, pace: float | None) ->
     counted = most if settings.estimate == "exact" else min(most, _COUNTED * drawn)
     compared = _PATHS + sum(c.format == form.name for c in task.manifest.canaries)
     walked = counted + _COPY_STEPS * compared * length
-    phase = partial(Phase, kind="stepping", pace=pace, part="search")
+    phase = partial(Phase, kind="stepping", pace=pace)
     yield phase(what=f"{form.name}: drawing secrets", work=drawn, part="draws")
+    seconds = math.inf if settings.budget_seconds is None else settings.budget_seconds
+    phase = partial(phase, part="search", seconds=seconds)
     if settings.estimate != "importance":
         yield phase(what=f"{form.name}: counting ranks", work=walked, most=most + walked)
     if settings.extraction:
@@ -328,10 +348,9 @@ def _search_phases(task: Task, form: Format, length: int, pace: float | None) ->
         yield phase(what=f"{form.name}: best-first search", work=few, most=most)
 
 
-def _extraction_phase(
-    manifest: Manifest, name: str, settings: MeasureSettings, length: int, pace: float | None
-) -> Phase:
+def _extraction_phase(task: Task, name: str, length: int, pace: float | None) -> Phase:
     """Beams for each canary and number of revealed characters; with none revealed, one for all."""
+    manifest, settings = task.manifest, task.settings
     form = manifest.formats[name]
     inserted = sum(c.format == name for c in manifest.canaries)
     width = beam_width(inserted) if settings.beam_width is None else settings.beam_width
@@ -339,9 +358,24 @@ def _extraction_phase(
     # With characters given, a beam ends where no candidate leads to its secret any more.
     lost = (length - deep) + _FOLLOWED * deep
     work = (1 + width) * (deep + lost * settings.revealed * inserted)
+    own = [c for c in (*manifest.canaries, *manifest.controls) if c.format == name]
+    total = 2 * sum(len(given_characters(form, canary, settings)) for canary in own)
+    kept = read_part(task.kept(f"{name}.beams.json"), KeptSearches)
+    share = 0.0 if kept is None else len(kept.done) / total
     return Phase(
-        what=f"extracting {name}", kind="stepping", work=work, pace=pace, part="extraction"
+        what=f"extracting {name}",
+        kind="stepping",
+        work=work * (1 - share),
+        pace=pace,
+        before=share if share < 1 else 0.0,
+        part="extraction",
     )
+
+
+def given_characters(form: Format, canary: Canary, settings: MeasureSettings) -> range:
+    """How many characters of a canary's secret are given to the searches for it."""
+    most = settings.revealed if canary.role == "canary" else 0
+    return range(min(most, form.free_characters(canary.index) - 1) + 1)
 
 
 def _depth(form: Format, length: int, many: int) -> float:

@@ -144,17 +144,18 @@ def _called(row: Command) -> Function:
     own = [made(help) for made, help in row.arguments.items()]
     shown = [made(help) for made, help in row.told().items()]
     every = [*own, *(each for _, flags in parts.values() for each in flags), *shown]
-    if any(set(group.flags) - set(group.first) for group, _ in parts.values()):
-        more = typer.Option(
-            False,
-            _HELP_ALL,
-            callback=_show_all,
-            is_eager=True,
-            show_default=False,
-            help="Show every option and exit.",
-            rich_help_panel=OTHER,
-        )
-        every.append(Parameter("help_all", Parameter.KEYWORD_ONLY, default=more, annotation=bool))
+    more = typer.Option(
+        False,
+        _HELP_ALL,
+        callback=_show_all,
+        is_eager=True,
+        show_default=False,
+        help="Show every option and exit.",
+        rich_help_panel=OTHER,
+        # Where a help leaves nothing out, it need not be shown.
+        hidden=not any(set(group.flags) - set(group.first) for group, _ in parts.values()),
+    )
+    every.append(Parameter("help_all", Parameter.KEYWORD_ONLY, default=more, annotation=bool))
 
     def command(**given: object) -> None:
         given = {name: None if value == [] else value for name, value in given.items()}

@@ -13,7 +13,6 @@ from pathlib import Path
 from lmexposure._settings import Function
 from lmexposure.canaries import layouts_listed
 from lmexposure.cli import corpora, judging, work
-from lmexposure.cli.console import say
 from lmexposure.cli.options import (
     DEMO,
     EVERY,
@@ -237,7 +236,7 @@ COMMANDS = (
     Command(
         "defences",
         "Compare defences at one utility.",
-        work.study("defences:compare_defences", refuses="check_models", say=say),
+        work.study("defences:compare_defences", refuses="check_models"),
         {
             **_FILES,
             **out_flag("The comparison; the same command goes on where it was ended."),

@@ -469,6 +469,10 @@ class LongWork:
         self._remaining = Remaining(phases, now)
         self._announce(now)
 
+    def expect(self, what: str, seconds: float) -> None:
+        """Take how long a phase takes from now on, or from its beginning."""
+        self._remaining.expect(what, seconds, self._clock())
+
     def say(self, line: str) -> None:
         """Say a line, above the bars."""
         self._bars.say(said(line))

@@ -99,10 +99,17 @@ def insert(
 def fitted_to(
     settings: "RunSettings", corpus: list[str] | IO[bytes], out: Path | None, *, tell: Tell = say
 ) -> "RunSettings":
-    """The settings with the repetitions for this corpus, said where they are fewer than usual."""
-    from lmexposure.audit import fitted
+    """The settings with the repetitions for this corpus, said where they are fewer than usual.
+
+    A number of canaries that is given, and makes them most of the corpus, is refused.
+    """
+    from lmexposure.audit import fitted, refuse_share, share_ahead
+    from lmexposure.canaries import is_stream
 
     found = fitted(settings, corpus, out)
+    given = settings.canaries is not None and not settings.audit
+    if given and out is not None and not is_stream(corpus):
+        refuse_share(found, share_ahead(corpus, found, out))
     if found.classes != settings.classes:
         often = " and ".join(map(times, found.classes))
         tell(f"repeated  {often}, as the corpus is small (--repetitions says otherwise)")

@@ -181,7 +181,7 @@ def measure(
         begin(f"loading {model[0] if len(model) == 1 else f'{len(model)} checkpoints'}")
         for name in model:
             look_ahead(settings, model=name, base=base)
-        check_out(out, known)
+        check_out(out, known, model[0] if len(model) == 1 else None)
         from lmexposure.audit import measure_checkpoints, told_wrapping
         from lmexposure.calls import measured
         from lmexposure.scoring import load_for_measuring
@@ -282,7 +282,6 @@ def _sweep(
             say(f"train each with: lmexposure sweep --only N --out {out}, N from 0 to {last}")
             say(f"then: lmexposure sweep --collect {out}")
             return
-        say(sweeps.sweep_cost(out, workers=workers, address=address).sentence)
         with long_work() as progress:
             sweeps.sweep(
                 corpus,

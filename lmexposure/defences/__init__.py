@@ -13,7 +13,6 @@ if TYPE_CHECKING:
         Found,
         Tried,
         compare_defences,
-        forecast,
         search,
         trained_and_attacked,
     )

@@ -31,15 +31,13 @@ from lmexposure.canaries import (
     packing,
 )
 from lmexposure.core import REPORTS, Work, claimed
-from lmexposure.defences.catalogue import (
-    Defence,
+from lmexposure.defences.attacks import (
     adapted_attacks,
     attack_parts,
-    chosen,
-    refuse_own,
     shows_less_p,
     strongest,
 )
+from lmexposure.defences.catalogue import Defence, chosen
 from lmexposure.defences.needs import check_models
 from lmexposure.errors import CorpusError, ResultError, SettingsError
 from lmexposure.statistics import CellRate
@@ -131,7 +129,6 @@ def prepare_comparison(corpus: Files, *, out: str | Path, settings: DefencesSett
     defences = chosen(settings.methods)
     training_settings(settings.sweep.run)
     plan_of(settings.sweep.run)
-    refuse_own(settings.sweep.run.training, defences)
     _check_tries(defences, settings.tries)
     check_models(settings)
     files = [Path(path) for path in listed_files(corpus)]

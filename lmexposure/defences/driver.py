@@ -6,18 +6,20 @@ goes on at what is missing.
 """
 
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from lmexposure._files import canonical_json, only_writer, sha256_bytes
-from lmexposure._forecast import Forecast, Phase
+from lmexposure._forecast import Forecast, Pace, Phase
 from lmexposure._style import count, in_words
 from lmexposure._style import number as digits
 from lmexposure._validate import of_type
 from lmexposure._written import remove
-from lmexposure.audit import Progress, run, silent, training_settings
+from lmexposure.audit import Progress, Speaker, Watcher, run, silent, training_settings
 from lmexposure.canaries import Files
 from lmexposure.defences.catalogue import Defence, Reference
 from lmexposure.defences.comparison import Compared, Comparison, Measured, prepare_comparison
@@ -33,11 +35,15 @@ from lmexposure.studies import (
     TrainingResult,
 )
 from lmexposure.sweeps import (
+    Cost,
     SweepDirectory,
     check_workers,
-    sweep,
+    collect,
+    models_seconds,
+    prepare,
     timed_training,
     train_alone,
+    train_models,
     workers_for,
 )
 
@@ -122,7 +128,7 @@ def _found(tried: list[Tried], strength: float, target: float, why: str | None) 
 Say = Callable[[str], None]
 _TIMED = 20  # steps of each method that are timed
 _TRIES = 3.5  # trainings that a search takes, on average
-_STARTS = 12.0  # seconds that workers take to start, for each method
+_PHASES = ("models", "analysis", "training", "measuring")  # of a method, behind its search
 _MEASURED = 20.0  # seconds that the exposure of the one model takes, next to its training
 
 
@@ -132,17 +138,20 @@ def trained_and_attacked(
     workers: int | None = None,
     address: str | None = None,
     progress: Progress = silent,
-    say: Say | None = None,
 ) -> Compared:
     """Search the settings of each method, train its models, and attack them."""
-    tell = say or (lambda line: None)
-    expected = forecast(comparison, workers=workers, address=address)
-    tell(expected.sentence)
+    tell: Say = progress.say if isinstance(progress, Speaker) else lambda line: None
+    ahead = _Ahead.by_trials(comparison, workers=workers, address=address)
+    expected = ahead.forecast
+    if isinstance(progress, Watcher):
+        ahead.tell(progress)
+        progress = ahead
     measured: list[Measured] = []
     failed: dict[str, str] = {}
     for found in _searches(comparison, progress, tell):
         if found.training is None:
             failed[found.defence.name] = str(found.search.why)
+            ahead.leave_out(found.defence.name)
             continue
         own = found.defence, found.training
         try:
@@ -162,35 +171,200 @@ def trained_and_attacked(
     )
 
 
-def forecast(
-    comparison: Comparison, *, workers: int | None = None, address: str | None = None
-) -> Forecast:
-    """Time some steps of each method whose models are not trained, at a middle strength."""
-    guess, models = _guess(comparison), comparison.settings.sweep.models
-    side_by_side = workers_for(comparison.searched, models, workers=workers, address=address) or 1
-    phases = []
-    for defence in comparison.defences:
-        if (comparison.sweep_of(defence) / SweepResult.NAME).exists():
-            continue
-        by_steps = defence.knob is not None and defence.knob.share_of == "steps"
-        training = _training(comparison, defence, 0.0 if by_steps else 0.5, guess, 0)
-        out = comparison.out / "search" / defence.name / "timed"
-        try:
-            pace = timed_training(comparison.searched, out=out, training=training, steps=_TIMED)
-        finally:
-            remove(out)
-        trainings = (_TRIES if defence.knob is not None else 1) + models / side_by_side + 1
-        phases.append(Phase(what=defence.name, kind="training", work=trainings, pace=pace))
-    if not phases:
-        return Forecast(what="the models of all methods are trained", phases=())
-    told = ", ".join(f"{phase.what} {in_words(phase.pace or 0.0)}" for phase in phases)
-    beyond = len(phases) * (_STARTS + _MEASURED * comparison.measures_exposure)
-    return Forecast(
-        what=f"{count(len(phases), 'method')} of {count(models, 'model')} each, {side_by_side} "
-        f"side by side, after a search of at most {comparison.settings.tries} trainings",
-        phases=(*phases, Phase(what="measuring", kind="statistics", work=beyond, pace=1.0)),
-        note=f"; a training takes: {told}",
-    )
+@dataclass(kw_only=True)
+class _Ahead:
+    """What a comparison still takes: by trials, then by the trainings that were made."""
+
+    comparison: Comparison
+    costs: dict[str, Cost]  # of a model of each method whose models are not trained
+    places: int  # for models side by side
+    clock: Callable[[], float] = time.monotonic
+    measured: float = _MEASURED  # as `_MEASURED` says, then of the last one
+    watcher: Watcher | None = None
+    searched: str = ""  # the method whose settings are searched now
+    took: list[float] = field(default_factory=list)  # seconds of its trainings that ended
+    begun: float = 0.0  # when the training under way was
+    # of that training, and how far it is
+    steps: tuple[Pace, int] = field(default_factory=lambda: (Pace(), 0))
+    known: set[str] = field(default_factory=set)  # methods that were trained
+    factor: float = 1.0  # what models take over what trainings say of them
+    # whose models are trained now, from the first on, and since when
+    swept: tuple[str, float] | None = None
+
+    @classmethod
+    def by_trials(
+        cls, comparison: Comparison, *, workers: int | None, address: str | None
+    ) -> "_Ahead":
+        """Time some steps of each method."""
+        guess, models = _guess(comparison), comparison.settings.sweep.models
+        places = workers_for(comparison.searched, models, workers=workers, address=address) or 1
+        costs = {}
+        for defence in comparison.defences:
+            if (comparison.sweep_of(defence) / SweepResult.NAME).exists():
+                continue
+            by_steps = defence.knob is not None and defence.knob.share_of == "steps"
+            training = _training(comparison, defence, 0.0 if by_steps else 0.5, guess, 0)
+            out = comparison.out / "search" / defence.name / "timed"
+            try:
+                costs[defence.name] = timed_training(
+                    comparison.searched, out=out, training=training, steps=_TIMED
+                )
+            finally:
+                remove(out)
+        return cls(comparison=comparison, costs=costs, places=min(places, models))
+
+    @property
+    def forecast(self) -> Forecast:
+        """Of all that is left."""
+        if not self.costs:
+            return Forecast(what="the models of all methods are trained", phases=())
+        told = ", ".join(f"{name} {in_words(self._training(name))}" for name in self.costs)
+        settings = self.comparison.settings
+        beside = f", {self.places} side by side" * (self.places > 1)
+        return Forecast(
+            what=f"{count(len(self.costs), 'method')} of {count(settings.sweep.models, 'model')} "
+            f"each{beside}, after a search of at most {settings.tries} trainings",
+            phases=tuple(
+                Phase(what=what, kind="statistics", work=seconds, pace=1.0)
+                for what, seconds in self._phases().items()
+            ),
+            note=f"; a training takes: {told}",
+        )
+
+    def tell(self, watcher: Watcher) -> None:
+        """Announce all, and keep the watcher up to date."""
+        self.watcher, ahead = watcher, self.forecast
+        watcher.plan(f"{ahead.what}{ahead.note}", ahead.phases, keeps=False)
+
+    def __call__(self, what: str, done: int, total: int, note: str = "") -> None:
+        """Take how far a phase is."""
+        assert self.watcher is not None, "it watches once there is somebody to tell"
+        before, _, name = what.partition(": ")
+        if self.searched and (before, name) != ("search", self.searched):
+            self._learn()
+        if self.swept is not None and (before, name) != (self.swept[0], "models"):
+            self.swept = None
+        if before == "search":
+            self._see(what, name, done, total)
+        elif name == "models" and done == 0 and self.swept is None:
+            self.swept = before, self.clock()
+        self.watcher(what, done, total, note)
+
+    def expect(self, what: str, seconds: float) -> None:
+        """Take how long a phase takes, where those who do it know better."""
+        assert self.watcher is not None
+        self.watcher.expect(what, seconds)
+
+    def leave_out(self, name: str) -> None:
+        """No model of a method will be trained."""
+        self.costs.pop(name, None)
+        for what in _PHASES if self.watcher is not None else ():
+            self.expect(f"{name}: {what}", 0.0)
+
+    def _training(self, name: str) -> float:
+        return self.costs[name].seconds / self.costs[name].with_scores
+
+    def _tries(self, name: str) -> float:
+        """Trainings that the search of a method takes."""
+        known = {defence.name: defence.knob for defence in self.comparison.defences}
+        most = self.comparison.settings.tries
+        return 1.0 if known[name] is None else min(_TRIES, most)
+
+    def _phases(self) -> dict[str, float]:
+        """Seconds of each, in order."""
+        models = self.comparison.settings.sweep.models
+        found = {f"search: {name}": self._tries(name) * self._training(name) for name in self.costs}
+        for name, cost in self.costs.items():
+            trained = models_seconds(models, self.places, cost.seconds * self.factor)
+            repeated = [self._training(name), self.measured] * self.comparison.measures_exposure
+            seconds = [trained, cost.analysis, *repeated]
+            found |= {f"{name}: {what}": s for what, s in zip(_PHASES, seconds, strict=False)}
+        return found
+
+    def _see(self, what: str, name: str, done: int, total: int) -> None:
+        """Take how far a training of a search is."""
+        now = self.clock()
+        pace, last = self.steps
+        if name != self.searched or done < last:
+            if name == self.searched:
+                self.took.append(now - self.begun)
+            self.searched, self.begun, pace = name, now, Pace()
+        self.steps = pace, done
+        left, spent = pace.left(done, total, now), now - self.begun
+        each = fmean(self.took) if self.took else self._training(name)
+        this = max(0.0, each - spent) if left is None else left
+        more = max(0.0, self._tries(name) - len(self.took) - 1)
+        self.expect(what, this + more * max(each, spent + this))
+
+    def _learn(self) -> None:
+        """A search ended: what its trainings took, its other models take, and others in measure."""
+        name, took = self.searched, [*self.took, self.clock() - self.begun]
+        self.searched, self.took = "", []
+        if name not in self.costs:
+            return
+        factor = fmean(took) / max(1e-9, self._training(name))
+        self.known.add(name)
+        for each, cost in self.costs.items():
+            if each == name or each not in self.known:
+                self.costs[each] = replace(cost, seconds=cost.seconds * factor)
+        for what, seconds in self._phases().items():
+            self.expect(what, seconds)
+
+    def see_models(self, name: str, left: float) -> None:
+        """Take what the models of a method still take: those of others will take as long."""
+        if self.swept is None or name not in self.costs:
+            return
+        models = self.comparison.settings.sweep.models
+        expected = models_seconds(models, self.places, self.costs[name].seconds)
+        self.factor = (self.clock() - self.swept[1] + left) / expected
+        names = list(self.costs)
+        for other in names[names.index(name) + 1 :]:
+            self.expect(f"{other}: models", self._phases()[f"{other}: models"])
+
+    def cost(self, name: str) -> Cost | None:
+        """Of a model of a method, as was seen."""
+        cost = self.costs.get(name)
+        if cost is None:
+            return None
+        seconds, share = cost.seconds * self.factor, cost.with_scores * self.factor
+        return replace(cost, seconds=seconds, with_scores=share)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Part:
+    """A watcher of the models of one method, or of its run with repeated canaries."""
+
+    ahead: _Ahead
+    name: str  # of the method
+    steps: Pace = field(default_factory=Pace)
+
+    def __call__(self, what: str, done: int, total: int, note: str = "") -> None:
+        """Take how far it is; all of a measurement is one phase."""
+        if what == "training":
+            left = self.steps.left(done, total, self.ahead.clock())
+            if left is not None:
+                self.expect(what, left)
+        elif what not in ("models", "collecting", "analysis"):
+            what, note = "measuring", what
+        self.ahead(f"{self.name}: {what}", done, total, note)
+
+    def expect(self, what: str, seconds: float) -> None:
+        """Take how long a phase takes."""
+        if what == "models":
+            self.ahead.see_models(self.name, seconds)
+        self.ahead.expect(f"{self.name}: {what}", seconds)
+
+    def plan(self, title: str, phases: Sequence[Phase], *, keeps: bool) -> None:
+        """Take what a measurement takes; those of other methods will take as long."""
+        if phases[0].what == "models":  # which were announced with the whole
+            return
+        self.ahead.measured = math.fsum(phase.expected for phase in phases)
+        for name in self.ahead.costs:
+            self.ahead.expect(f"{name}: measuring", self.ahead.measured)
+
+    def end_asked(self) -> bool:
+        """Nothing of a comparison ends early."""
+        return False
 
 
 def _all_diverged(comparison: Comparison, defence: Defence) -> bool:
@@ -366,23 +540,23 @@ def _trained(
 ) -> tuple[SweepResult, Result | None]:
     """The sweep of a method, and the run with repeated canaries, where that did not diverge."""
 
-    def watch(what: str, done: int, total: int, note: str = "") -> None:
+    def named(what: str, done: int, total: int, note: str = "") -> None:
         progress(f"{defence.name}: {what}", done, total, note)
 
-    files: Sequence[Path] = comparison.files
-    swept = sweep(
-        list(files),
-        out=comparison.sweep_of(defence),
-        settings=comparison.sweep_settings(training),
-        workers=workers,
-        address=address,
-        progress=watch,
-    )
+    watch: Progress = named
+    cost = None
+    if isinstance(progress, _Ahead):
+        watch, cost = _Part(ahead=progress, name=defence.name), progress.cost(defence.name)
+    files, out = list[Path | str](comparison.files), comparison.sweep_of(defence)
+    with only_writer(out):
+        prepare(files, out=out, settings=comparison.sweep_settings(training))
+        train_models(out, workers=workers, address=address, progress=watch, cost=cost)
+        swept = collect(out, progress=watch)
     if not comparison.measures_exposure:
         return swept, None
     try:
         result = run(
-            list(files),
+            files,
             out=comparison.out / "repeated" / defence.name,
             settings=comparison.repeated_settings(training),
             progress=watch,
@@ -400,7 +574,6 @@ def compare_defences(
     workers: int | None = None,
     address: str | None = None,
     progress: Progress = silent,
-    say: Any = None,
 ) -> Defences:
     """Compare defences at one utility, each under the attacks that fit it."""
     settings = DefencesSettings() if settings is None else settings
@@ -412,7 +585,6 @@ def compare_defences(
             workers=workers,
             address=address,
             progress=progress,
-            say=say,
         )
         record = _record(compared)
         record.save(out)

@@ -1,12 +1,12 @@
-"""How many models a comparison takes, known before any is trained, and before torch is imported."""
+"""What a comparison takes, known before any model is trained, and before torch is imported."""
 
 from lmexposure._style import count
 from lmexposure.canaries import UNIFORM
+from lmexposure.defences.catalogue import NONE, chosen, refuse_own
 from lmexposure.errors import SettingsError
 from lmexposure.statistics import models_needed
 from lmexposure.studies import GOLDFISH, DefencesSettings
 
-NONE = "none"
 # The attacks on every kind of canary: a score, and what other models make of it.
 PAIRS = (("secret_tokens", "lira"), ("log_perplexity", "lira"), ("label_only", "lira"))
 
@@ -22,8 +22,12 @@ def paid_level(level: float, classes: int, *, goldfish: bool, methods: int) -> f
 
 
 def check_models(settings: DefencesSettings) -> None:
-    """Refuse a FPR that one class is too small for, when its choice is paid for."""
+    """Refuse methods that there are not, or that all would have.
+
+    And a FPR that one class is too small for, when its choice is paid for.
+    """
     sweep, run = settings.sweep, settings.sweep.run
+    refuse_own(run.training, chosen(settings.methods))
     texts = run.per_class
     others = sum(kind != UNIFORM for kind in run.kinds)
     classes = (len(run.uniform_formats) + others) * len(run.classes)

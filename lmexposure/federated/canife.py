@@ -3,12 +3,17 @@
 Users are those that records name, or parts of a text.
 """
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import fmean
 
 from lmexposure._files import canonical_json, mode_like, sha256_bytes
+from lmexposure._forecast import Pace, Phase
 from lmexposure._record import JsonValue
+from lmexposure._style import count
+from lmexposure.audit import Progress, Watcher, silent
 from lmexposure.canaries import corpus_files, layout_for, read_documents, read_records
 from lmexposure.core import REPORTS, Work, claimed
 from lmexposure.errors import CorpusError
@@ -75,9 +80,9 @@ def tokens_of_users(
 
 
 Corpus = str | Path | Sequence[str | Path]
-Said = Callable[[str, int, int, str], None]
 
 _HIDDEN = frozenset({"seed", "canary_seed", "corpus"})
+_JUDGED = 328  # texts that are judged when a canary is crafted, by an update of a row each
 
 
 def canife_audit(
@@ -85,7 +90,7 @@ def canife_audit(
     *,
     out: str | Path,
     settings: CanifeStudySettings | None = None,
-    progress: Said | None = None,
+    progress: Progress | None = None,
 ) -> Canife:
     """Attack the federated training of an LSTM on users of a corpus; goes on to the same bytes."""
     settings = CanifeStudySettings() if settings is None else settings
@@ -106,7 +111,7 @@ def canife_audit(
     ):
         made = work.finished()
         if made is None or not (work.out / "model").is_dir():
-            made = _trained(asked, work, mode, progress)
+            made = _trained(asked, work, mode, progress or silent)
         work.drop()
     return made
 
@@ -135,24 +140,94 @@ class _Asked:
         }
 
 
-def _trained(asked: _Asked, work: Work[Canife], mode: int, progress: Said | None) -> Canife:
+def _trained(asked: _Asked, work: Work[Canife], mode: int, progress: Progress) -> Canife:
     """Train, attack, and write the model and the record."""
     settings, attacks = asked.settings, asked.attacks
     texts, lstm = asked.texts, asked.lstm
     loaded = new_model("lstm", texts.values(), seed=settings.seed, separator=None, lstm=lstm)
     clients = clients_of(tokens_of_users(loaded, texts, asked.parts or 1), length=attacks.length)
 
-    def told(number: int, loss: float) -> None:
-        if progress is not None:
-            progress("rounds", number, settings.rounds, f"loss {loss:.3f} nats")
-
+    if isinstance(progress, Watcher):
+        progress = _Ahead(progress, settings, attacks, len(clients) - 2 * attacks.design_clients)
     audit = federated_training(
-        loaded.model.train(), clients, settings, attacks, progress=told, kept=work.part("training")
+        loaded.model.train(),
+        clients,
+        settings,
+        attacks,
+        progress=progress,
+        kept=work.part("training"),
     )
     record = _record(audit, work.sha256, len(clients), loaded.size)
     save_model(loaded.model.eval(), loaded.tokenizer, work.out / "model", mode=mode)
     record.save(work.out)
     return record
+
+
+class _Ahead:
+    """What a federated training still takes, by the clients, canaries and rounds that were seen."""
+
+    def __init__(
+        self,
+        watcher: Watcher,
+        settings: FederatedSettings,
+        attacks: CanifeSettings,
+        clients: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._watcher, self._clock = watcher, clock
+        self._settings, self._attacks = settings, attacks
+        self._in_a_round = settings.client_rate * clients
+        self._begun = clock()  # the round, or the attack in front of it
+        self._round = 0
+        self._crafting: Pace | None = None  # of an attack under way
+        self._attacked: set[int] = set()  # rounds whose attack ended
+        self._updates = 0.0  # seconds of those of the design pool
+        # seconds of one; the estimates are for as long as none was seen
+        self._estimates = {"attack": 0.0, "round": 0.0}
+        self._seen: dict[str, list[float]] = {"attack": [], "round": []}
+        attacked = -(-settings.rounds // attacks.every)
+        title = f"training {count(settings.rounds, 'round')}, {attacked:,} of them attacked"
+        watcher.plan(title, [Phase(what="rounds", kind="rounds", work=1.0)], keeps=False)
+
+    def __call__(self, what: str, done: int, total: int, note: str = "") -> None:
+        """Take how far a canary is, or that a round or its attack ended."""
+        now = self._clock()
+        if what == "crafting":
+            self._see_crafting(done, total, now)
+        else:
+            self._see_round(done, now)
+        each = {what: fmean(self._seen[what] or [known]) for what, known in self._estimates.items()}
+        if each["attack"] and each["round"]:
+            self._watcher.expect("rounds", self._left(each["attack"], each["round"], now))
+        self._watcher(what, done, total, note)
+
+    def _see_crafting(self, done: int, total: int, now: float) -> None:
+        if self._crafting is None:
+            self._crafting, self._updates = Pace(), now - self._begun
+            each = self._updates / self._attacks.design_clients
+            self._estimates["round"] = self._in_a_round * each + self._updates / 3  # and a loss
+        left = self._crafting.left(done, total, now)
+        if left is not None and done < total:
+            # Texts are judged then by an update each, which takes a third of an iteration.
+            judged = _JUDGED / 3 * left / (total - done)
+            self._estimates["attack"] = now - self._begun + left + judged + self._updates
+
+    def _see_round(self, done: int, now: float) -> None:
+        if self._crafting is not None:
+            self._seen["attack"].append(now - self._begun)
+            self._attacked.add(done)
+            self._crafting = None
+        elif done > self._round:
+            self._seen["round"].append(now - self._begun)
+        self._begun, self._round = now, done
+
+    def _left(self, attack: float, each: float, now: float) -> float:
+        """Seconds of the attacks and rounds that did not end, less what the present one took."""
+        rounds = range(self._round, self._settings.rounds)
+        attacks = {number for number in rounds if number % self._attacks.every == 0}
+        present = each if self._crafting is None else attack
+        left = len(attacks - self._attacked) * attack + len(rounds) * each
+        return max(0.0, left - min(present, now - self._begun))
 
 
 def _record(audit: FederatedAudit, inputs: str, clients: int, weights: int) -> Canife:

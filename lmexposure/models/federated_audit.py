@@ -11,8 +11,10 @@ Mock clients and design clients take no part in training.
 
 import io
 import json
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -49,6 +51,8 @@ from lmexposure.statistics import (
 from lmexposure.studies import CanifeRound, CanifeSettings, FederatedSettings
 
 Clients = Mapping[str, NDArray[np.int64]]
+_LOG = logging.getLogger(__name__)
+Told = Callable[[str, int, int, str], None]
 _FEWEST = 2  # clients of a pool
 
 
@@ -77,10 +81,14 @@ def federated_training(
     settings: FederatedSettings,
     canife: CanifeSettings | None = None,
     *,
-    progress: Callable[[int, float], None] | None = None,
+    progress: Told = lambda what, done, total, note: None,
     kept: Part | None = None,
 ) -> FederatedAudit:
-    """Train a model by DP-FedAvg and attack it; with `kept` it goes on from an attacked round."""
+    """Train a model by DP-FedAvg and attack it; with `kept` it goes on from an attacked round.
+
+    Progress takes what is done, how much of it, of how much, and a note: "crafting" of a canary,
+    and "rounds".
+    """
     canife = CanifeSettings() if canife is None else canife
     longest = max(rows.shape[1] for rows in clients.values())
     if canife.length > longest:  # and its length gives it away
@@ -88,18 +96,22 @@ def federated_training(
             f"length={canife.length} tokens of the canary are more than the {longest} of a row; "
             f"give at most {longest}"
         )
+    _warn_of_too_few(settings, canife)
     design, mock, training = _parted(clients, canife)
     names = sorted(training)
-    attack = _Attack(model, settings, canife, design, mock)
+    crafting = partial(progress, "crafting")
+    attack = _Attack(model, settings, canife, design, mock, crafting)
     begin, losses, audits = 0, [_loss(model, mock)], list[CanifeRound]()
     if kept is not None and (before := kept.read()) is not None:
         begin, losses, audits = _unpacked(before, model, attack)
     for number in range(begin, settings.rounds):
+        progress("rounds", number, settings.rounds, f"loss {losses[-1]:.3f} nats")
         if number % canife.every == 0:
             audits += attack.finished(number, losses)
             if kept is not None and number > begin:
                 kept.write(_packed(number, model, attack, losses, audits))
             attack.begin(number)
+            progress("rounds", number, settings.rounds, f"loss {losses[-1]:.3f} nats")
         updates = [
             clipped(local_update(model, training[name], settings), settings.clip)
             for name in taking_part(names, settings, str(number))
@@ -112,8 +124,7 @@ def federated_training(
         attack.see(total)
         apply_round(model, total, len(names), settings)
         losses.append(_loss(model, mock))
-        if progress is not None:
-            progress(number + 1, losses[-1])
+    progress("rounds", settings.rounds, settings.rounds, f"loss {losses[-1]:.3f} nats")
     audits += attack.finished(settings.rounds, losses)
     return FederatedAudit(
         settings=settings,
@@ -192,11 +203,11 @@ class _Attack:
         canife: CanifeSettings,
         design: Sequence[Any],
         mock: Sequence[Any],
+        crafting: Callable[[int, int, str], None],
     ) -> None:
+        self._crafting = crafting
         self._model, self._settings, self._canife = model, settings, canife
         self._design, self._mock = design, mock
-        # Bonferroni over attacked rounds.
-        self._level = canife.significance / -(-settings.rounds // canife.every)
         self.history: list[tuple[float, float, int]] = []
         self.perfect: list[tuple[float, float, int]] = []
         self._begun = 0
@@ -219,6 +230,7 @@ class _Attack:
             iterations=canife.iterations,
             learning_rate=canife.design_rate,
             seed=seed,
+            progress=partial(self._told, number),
         )
         self._begun, self._seen, self._others = number, [], None
         if canife.frozen:
@@ -230,6 +242,9 @@ class _Attack:
                     self._model, updates, settings, length=canife.length, seed=seed
                 )
                 self._others = self._rounds(pool, other.update, seed)
+
+    def _told(self, number: int, done: int) -> None:
+        self._crafting(done, self._canife.iterations, f"a canary of round {number + 1}")
 
     def joining(self, number: int) -> list[Tensor]:
         """The canary's update, where it takes part in a round of the training."""
@@ -296,14 +311,40 @@ class _Attack:
         return mock_rounds(pool, canary, self._settings, rounds=self._canife.mock_rounds, seed=seed)
 
     def _mu(self, scores: NDArray[np.float64], coins: NDArray[np.bool_]) -> float:
-        """The bound on the mu of a round at its share of the significance; 0 of one kind alone."""
-        if not 0 < coins.sum() < coins.size:
-            return 0.0
-        level, delta = self._level, self._settings.delta
-        if not self._canife.frozen:  # rounds of a training under way drift, and ranks may not
-            return step_guesses_epsilon(scores, coins, significance=level, delta=delta).mu
-        inside, outside = scores[coins], scores[~coins]
-        return gaussian_dp_epsilon(inside, outside, significance=level, delta=delta).mu
+        return _round_mu(scores, coins, self._settings, self._canife)
+
+
+def _round_mu(
+    scores: NDArray[np.float64],
+    coins: NDArray[np.bool_],
+    settings: FederatedSettings,
+    canife: CanifeSettings,
+) -> float:
+    """The bound on the mu of a round at its share of the significance; 0 of one kind alone."""
+    if not 0 < coins.sum() < coins.size:
+        return 0.0
+    # Bonferroni over attacked rounds.
+    level = canife.significance / -(-settings.rounds // canife.every)
+    if not canife.frozen:  # rounds of a training under way drift, and ranks may not
+        return step_guesses_epsilon(scores, coins, significance=level, delta=settings.delta).mu
+    inside, outside = scores[coins], scores[~coins]
+    return gaussian_dp_epsilon(inside, outside, significance=level, delta=settings.delta).mu
+
+
+def _warn_of_too_few(settings: FederatedSettings, canife: CanifeSettings) -> None:
+    """Say beforehand that no canary, however well it is told, could refute the claim."""
+    coins = np.arange(canife.mock_rounds if canife.frozen else canife.every) % 2 == 0
+    mu = _round_mu(coins.astype(float), coins, settings, canife)
+    if settings.noise_multiplier and mu * settings.noise_multiplier <= 1:
+        room = f"a noise multiplier of {1 / mu:.3g}" if mu else "any noise"
+        _LOG.warning(
+            "the claim cannot be refuted: canaries that are told in each of their %d rounds leave "
+            "room for %s, and %g is claimed; play more mock rounds (mock_rounds=...), or attack "
+            "fewer rounds (every=...)",
+            coins.size,
+            room,
+            settings.noise_multiplier,
+        )
 
 
 def _stretch(mu: float, rate: float, steps: int) -> list[tuple[float, float, int]]:

@@ -19,7 +19,7 @@ texts: Guo et al. 2021 (arXiv 2104.13733).
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, repeat
 from typing import Any
@@ -289,8 +289,9 @@ def design_canary(  # noqa: PLR0913  a public door: its parameters are its optio
     learning_rate: float = 0.1,
     least_norm: float = 1.0,
     seed: int = 0,
+    progress: Callable[[int], None] = lambda done: None,
 ) -> CraftedCanary:
-    """Craft a text for the weights of now."""
+    """Craft a text for the weights of now; progress takes iterations."""
     length, iterations = integer("length", length, low=2), integer("iterations", iterations, low=1)
     positive("learning_rate", learning_rate)
     weights = trained_weights(model)
@@ -300,12 +301,14 @@ def design_canary(  # noqa: PLR0913  a public door: its parameters are its optio
     soft = torch.rand(length, vocabulary, generator=draws).requires_grad_()
     descent = torch.optim.Adam([soft], lr=learning_rate)
     course = []
-    for _ in range(iterations):
+    for iteration in range(iterations):
+        progress(iteration)
         descent.zero_grad()
         loss = _loss(model, weights, _gumbel(soft, draws), updates, settings.clip, least_norm)
         (soft.grad,) = torch.autograd.grad(loss, [soft])
         descent.step()
         course.append(float(loss.detach()))
+    progress(iterations)
     chosen, update, shared = _best(model, soft.detach(), updates, settings, draws)
     random = torch.randint(vocabulary, (_TEXTS, length), generator=draws)
     usual = float(np.mean([_shared(model, text, updates, settings)[1] for text in random.numpy()]))

@@ -38,7 +38,13 @@ from lmexposure._validate import of_type, one_of
 from lmexposure.errors import FileError, ModelError
 from lmexposure.models.adapters import check_weights, with_adapter
 from lmexposure.models.encoding import context_window, tokenizer_sha256
-from lmexposure.models.memory import DTYPES, UNREADABLE, ModelShape, Placement
+from lmexposure.models.memory import (
+    DTYPES,
+    UNREADABLE,
+    ModelShape,
+    Placement,
+    refuse_larger_config,
+)
 from lmexposure.models.quantised import (
     cannot_compute,
     check_quantised,
@@ -304,6 +310,7 @@ def _load_weights(
     name: str, placement: Placement, options: dict[str, Any], placing: dict[str, Any]
 ) -> PreTrainedModel:
     with quiet_libraries():
+        refuse_larger_config(name, options)
         placement.refuse_too_large(name, options)
     try:
         with _quiet(), quiet_libraries(), _offload_folder("device_map" in placing) as folder:

@@ -45,6 +45,7 @@ _FILES = (
 _PASS_TOKENS = {"cpu": 1 << 11, "cuda": 1 << 15}
 _STATES = {"cpu": 1 << 30, "cuda": 3 << 30}
 _ACTIVATIONS = 24
+_FAR_LARGER = 2  # times as many weights: of the same model, a head may be saved or not
 _TRIED = 2048  # rows and columns of a trial's matrices
 
 
@@ -137,6 +138,28 @@ def _by_config(config: Any, options: Mapping[str, Any]) -> Iterator[tuple[str, t
         model = AutoModelForCausalLM.from_config(config, trust_remote_code=trusted)
     for name, weight in model.named_parameters():
         yield name, tuple(weight.shape)
+
+
+def refuse_larger_config(name: str, options: Mapping[str, Any]) -> None:
+    """Refuse a config.json of a far larger model than its files hold, before memory is taken."""
+    try:
+        config = AutoConfig.from_pretrained(name, **options)
+        files = _files(Path(name))
+        if not files or getattr(config, "quantization_config", None) is not None:
+            return
+        asked, held = dict(_by_config(config, options)), dict(_held(files))
+    except (*UNREADABLE, TypeError):
+        return  # whoever loads it says more
+    sizes = [sum(map(math.prod, shapes.values())) for shapes in (asked, held)]
+    if sizes[0] <= _FAR_LARGER * sizes[1]:
+        return
+    found = ((key, tuple(held[key]), tuple(asked[key])) for key in asked if key in held)
+    other = next((each for each in found if each[1] != each[2]), None)
+    shown = "" if other is None else f": {other[0]} has {other[1]} and would need {other[2]}"
+    raise ModelError(
+        f"model {name!r} has a config.json of {sizes[0]:,} weights, and its files hold "
+        f"{sizes[1]:,}{shown}; give it the config.json that it was saved with"
+    )
 
 
 @torch.inference_mode()

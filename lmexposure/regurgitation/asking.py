@@ -4,7 +4,8 @@ Each part is kept when it is whole, and read again by the same look.
 """
 
 import json
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import takewhile
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from lmexposure._files import canonical_json
+from lmexposure._forecast import Phase
 from lmexposure.audit import Progress
 from lmexposure.core import Encoded, Work
 from lmexposure.regurgitation.runs import Run
@@ -28,6 +30,7 @@ from lmexposure.scoring import (
     greedy_tokens,
     near_verbatim,
     sample_tokens,
+    sampling_work,
     score_windows,
 )
 from lmexposure.statistics import tries_for
@@ -36,6 +39,8 @@ from lmexposure.studies import NearWindow, Passage, VerbatimRecord, VerbatimSett
 _PART = 2_048  # windows in a part
 _LONGEST_SHOWN = 400  # tokens of a text that is written out
 _BEYOND = 16  # tokens that are shown behind a run
+_TRIED = 5  # steps of a trial
+SHOWN = 20  # documents whose text is kept beside the record
 _PROMPTS = 10  # beginnings of documents that are sampled behind
 
 
@@ -94,9 +99,7 @@ class Asking:
         """The windows that are likeliest to come out, within some edits, by their lower ends."""
         chosen = self.settings
         picked = np.argsort(own.scores.bits, kind="stable")[: chosen.near_windows].tolist()
-        names = ("distance", "metric", "beam", "draws", "level")
-        search = NearSearch(**{name: getattr(chosen, name) for name in names})
-        found = []
+        search, found = self._near_search, []
         for done, number in enumerate(picked):
             window = own.windows.windows[number]
             kept = self._kept(f"near-{number}")
@@ -126,19 +129,84 @@ class Asking:
         chosen = self.settings
         texts: list[str] = []
         every = self._prompts(windows, prompts) if chosen.samples else []
+        sizes = [sampling_work(samples, self._room(prompt)[1]) for prompt, samples in every]
+        before = 0
         for number, (prompt, samples) in enumerate(every):
             kept = self._kept(f"samples-{number}")
+            begun, room = self._room(prompt)
             if kept is None:
-                begun, room = self._room(prompt)
-                steps, seed = self.steps(windows.encoded[0].ids), (chosen.seed, 3, number)
                 tokens = sample_tokens(
-                    steps, begun, samples, tokens=room, rule=self.rule, seed=seed
+                    self.steps(windows.encoded[0].ids),
+                    begun,
+                    samples,
+                    tokens=room,
+                    rule=self.rule,
+                    seed=(chosen.seed, 3, number),
+                    progress=partial(self._told, "sampling", before, sum(sizes)),
                 )
                 kept = {"texts": [self._text(ids) for ids in tokens]}
                 self._keep(f"samples-{number}", kept)
             texts += kept["texts"]
-            self.progress("sampling", number + 1, len(every))
+            before += sizes[number]
+            self.progress("sampling", before, sum(sizes))
         return texts
+
+    def scoring_phase(self, name: str, encoded: Sequence[Encoded], pace: float) -> Phase:
+        """Windows that are to be scored, but for parts that are kept."""
+        firsts = range(0, len(encoded), _PART)
+        kept = [first for first in firsts if self._is_kept(f"{name}-{first // _PART:05d}")]
+        done = sum(min(_PART, len(encoded) - first) for first in kept)
+        tokens = float(sum(len(each.ids) for each in encoded[done:]))
+        before = min(done, len(encoded) - 1) / len(encoded)
+        return Phase(what=name, kind=name, work=tokens, pace=pace, before=before)
+
+    def search_phases(self, windows: Windows, prompts: Sequence[str]) -> Iterator[Phase]:
+        """Near misses, free samples and passages, but for those kept, by trials of a few steps."""
+        chosen = self.settings
+        total = min(chosen.near_windows, len(windows.windows))
+        done = sum(self._is_kept(f"near-{number}") for number in range(len(windows.windows)))
+        if done < total:
+            left, before = float(total - done), done / total
+            pace = self._near_seconds(windows)
+            yield Phase(what="near", kind="near", work=left, pace=pace, before=before)
+        every = self._prompts(windows, prompts) if chosen.samples else []
+        groups = [(self._room(prompt)[1], n) for prompt, n in every]
+        of_rows = {rows: self._step_seconds(windows, rows) for rows in {1, *(n for _, n in groups)}}
+        ahead = [g for number, g in enumerate(groups) if not self._is_kept(f"samples-{number}")]
+        if work := float(sum(sampling_work(n, tokens) for tokens, n in ahead)):
+            pace = sum(tokens * of_rows[n] for tokens, n in ahead) / work
+            before = 1 - work / sum(sampling_work(n, tokens) for tokens, n in groups)
+            yield Phase(what="sampling", kind="sampling", work=work, pace=pace, before=before)
+        # How long the runs are that are written out, and of how many documents, is not known yet.
+        shown = float(min(SHOWN, len(windows.documents)))
+        pace = (chosen.prefix_tokens + _BEYOND) * of_rows[1]
+        yield Phase(what="writing out", kind="writing out", work=shown, pace=pace)
+
+    def _near_seconds(self, windows: Windows) -> float:
+        """Seconds of a search, by the beginning of one."""
+        ids, cut = windows.encoded[0].ids, windows.encoded[0].scored_from
+        steps, few = self.steps(ids), ids[cut : cut + self._near_search.distance + _TRIED]
+
+        def search(number: int) -> None:
+            if number:
+                near_verbatim(steps, ids[:cut], few, self._near_search, rule=self.rule)
+
+        return _seconds_each(search) * _TRIED * (len(ids) - cut) / len(few)
+
+    def _step_seconds(self, windows: Windows, rows: int) -> float:
+        """Seconds of a step of some samples, behind a text of middle length."""
+        ids, rule = windows.encoded[0].ids, self.rule
+        steps = self.steps(ids)
+
+        def sample(tokens: int) -> None:
+            sample_tokens(steps, ids[:-_TRIED], rows, tokens=1 + tokens, rule=rule, seed=(0,))
+
+        return _seconds_each(sample)
+
+    @property
+    def _near_search(self) -> NearSearch:
+        names = ("distance", "metric", "beam", "draws", "level")
+        return NearSearch(**{name: getattr(self.settings, name) for name in names})
 
     def passages(
         self, windows: Windows, runs: Sequence[Run | None], picked: Sequence[int]
@@ -169,6 +237,9 @@ class Asking:
             found.append(Passage.model_validate(kept))
             self.progress("writing out", done + 1, len(picked))
         return found
+
+    def _is_kept(self, name: str) -> bool:
+        return self.work.part(name).path.exists()
 
     def _kept(self, name: str) -> dict[str, Any] | None:
         content = self.work.part(name).read()
@@ -217,3 +288,13 @@ class Asking:
         each = [half // len(begun) + (k < half % len(begun)) for k in range(len(begun))]
         every = [(nothing, total - half), *zip(begun, each, strict=True)]
         return [(prompt, samples) for prompt, samples in every if samples]
+
+
+def _seconds_each(work: Callable[[int], None]) -> float:
+    """Seconds of a step of work: of some steps, less those of none."""
+    spent = []
+    for steps in (0, _TRIED, 0, _TRIED):  # a first call is slower than all others
+        begun = time.perf_counter()
+        work(steps)
+        spent.append(time.perf_counter() - begun)
+    return max(0.0, min(spent[1::2]) - min(spent[::2])) / _TRIED

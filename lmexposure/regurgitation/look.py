@@ -11,13 +11,14 @@ from typing import Any
 from lmexposure import __version__
 from lmexposure._files import PRIVATE, canonical_json, content_hash, sha256_bytes
 from lmexposure._settings import recorded_values
+from lmexposure._style import count
 from lmexposure._validate import of_type
-from lmexposure.audit import Progress, silent
+from lmexposure.audit import Progress, Watcher, silent
 from lmexposure.canaries import Files, corpus_files, layout_for, listed_files
 from lmexposure.core import REPORTS, Held, JsonValue, Work, claimed
 from lmexposure.errors import CorpusError, ModelError, ResultError, SettingsError
 from lmexposure.models import LoadedModel, tokenizer_sha256
-from lmexposure.regurgitation.asking import Asking
+from lmexposure.regurgitation.asking import SHOWN, Asking
 from lmexposure.regurgitation.corpus_index import fold, free_record, look_up
 from lmexposure.regurgitation.runs import Run, document_runs, longest, own_texts, units
 from lmexposure.regurgitation.table import (
@@ -32,14 +33,13 @@ from lmexposure.regurgitation.table import (
     worse_than_guessing,
 )
 from lmexposure.regurgitation.windows import Documents, Windows, lead_of, read_windows
-from lmexposure.scoring import TorchModel, load_for_measuring, model_in_memory
+from lmexposure.scoring import TorchModel, load_for_measuring, model_in_memory, token_pace
 from lmexposure.studies import FreeExtraction, VerbatimPassages, VerbatimRecord, VerbatimSettings
 
 _HIDDEN = frozenset(
     {"model", "reference", "corpus", "held_out", "prompts", "seed", "places of windows"}
 )
 _ROWS = 1_000  # documents in the record
-_SHOWN = 20  # documents whose text is kept beside it
 
 
 def verbatim(  # noqa: PLR0913 (a public door: each is an option of a look)
@@ -186,6 +186,8 @@ class _Look:
     ) -> VerbatimRecord:
         """Ask for all that was not asked yet, and write what was found."""
         ask = self._asking(self.model, work)
+        if isinstance(self.progress, Watcher):
+            self._announce(self.progress, ask, windows, others)
         own = ask.windows("scoring", windows, windows.encoded)
         control, control_runs = None, list[list[Run]]()
         runs = self._runs(own)
@@ -225,7 +227,7 @@ class _Look:
         same = reference is not None and reference.weights_sha256 == model.weights_sha256
         worse = worse_than_guessing(own, len(self.model.tokenizer))
         of_corpus, of_reference, of_held_out = evidence.groups
-        told = [number for number in shown[:_SHOWN] if best[number] is not None]
+        told = [number for number in shown[:SHOWN] if best[number] is not None]
         passages = tuple(ask.passages(windows, best, told))
         texts_of = VerbatimPassages(passages=passages, found=tuple(found))
         record = VerbatimRecord.now(
@@ -253,6 +255,28 @@ class _Look:
         texts_of.write(work.out / VerbatimPassages.NAME, mode=PRIVATE)
         record.save(work.out)
         return record
+
+    def _announce(
+        self, watcher: Watcher, ask: Asking, windows: Windows, others: Windows | None
+    ) -> None:
+        """Say what will be done and how long it takes."""
+        groups = {"scoring": windows} | ({} if others is None else {"held out": others})
+        probe = windows.encoded[0].ids
+        pace = token_pace(self.model, probe)
+        phases = [ask.scoring_phase(name, group.encoded, pace) for name, group in groups.items()]
+        if self.reference is not None:  # of another tokenizer it reads about as many
+            pace = token_pace(
+                self.reference, [token % self.reference.vocabulary for token in probe]
+            )
+            of = self._asking(self.reference, ask.work)
+            names = {"reference": windows, "reference, held out": others}
+            phases += [of.scoring_phase(n, g.encoded, pace) for n, g in names.items() if g]
+        phases += ask.search_phases(windows, self.prompts)
+        number = sum(len(group.windows) for group in groups.values())
+        title = f"looking at {count(number, 'window')}"
+        if self.settings.samples:
+            title += f", and what {count(self.settings.samples, 'free sample')} repeat"
+        watcher.plan(title, phases, keeps=False)
 
     def _asking(self, lm: TorchModel, work: Work[VerbatimRecord]) -> Asking:
         return Asking(lm=lm, settings=self.settings, work=work, progress=self.progress)

@@ -62,6 +62,7 @@ if TYPE_CHECKING:
         WindowScores,
         greedy_tokens,
         sample_tokens,
+        sampling_work,
         score_windows,
     )
 else:

@@ -65,6 +65,7 @@ from lmexposure.scoring.windows import DecodingRule as DecodingRule
 from lmexposure.scoring.windows import WindowScores as WindowScores
 from lmexposure.scoring.windows import greedy_tokens as greedy_tokens
 from lmexposure.scoring.windows import sample_tokens as sample_tokens
+from lmexposure.scoring.windows import sampling_work as sampling_work
 from lmexposure.scoring.windows import score_windows as score_windows
 
 __all__: list[str]

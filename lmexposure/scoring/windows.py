@@ -25,6 +25,7 @@ from lmexposure.scoring.runtime import LN2, Bools, Floats, evaluation_mode, modu
 from lmexposure.scoring.steps import WholeSteps
 
 _AT_ONCE = 256  # texts that are sampled side by side
+_A_STEP = 16  # tokens' time that a step takes, however few texts
 # Tokens and logits of a pass: on a CPU more would be fresh memory each time.
 _TOKENS = {"cpu": 1 << 10, "cuda": 1 << 15}
 _LOGITS = {"cpu": 1 << 22, "cuda": 1 << 27}
@@ -104,8 +105,9 @@ def sample_tokens(
     tokens: int,
     rule: DecodingRule,
     seed: Sequence[int],
+    progress: Callable[[int], None] = lambda done: None,
 ) -> list[list[int]]:
-    """Texts that a model makes up behind a prompt."""
+    """Texts that a model makes up behind a prompt; progress takes `sampling_work`."""
     draws = np.random.default_rng(list(seed))
     found: list[list[int]] = []
     while len(found) < samples:
@@ -121,8 +123,14 @@ def sample_tokens(
             if place < tokens - 1:
                 state, logits = steps.advance_all(state, rows, ids[:, place].copy())
             rows = np.arange(n)
+            progress(sampling_work(len(found), tokens) + (n + _A_STEP) * (place + 1))
         found += ids.tolist()
     return found
+
+
+def sampling_work(samples: int, tokens: int) -> int:
+    """What `sample_tokens` does, in tokens and what a step of them takes by itself."""
+    return (samples + -(-samples // _AT_ONCE) * _A_STEP) * tokens
 
 
 def greedy_tokens(steps: WholeSteps, prompt: Sequence[int], tokens: int) -> list[int]:

@@ -278,6 +278,11 @@ def _listed(numbers: tuple[int, ...]) -> str:
     return ",".join(map(str, numbers))
 
 
+def _share(name: str, value: float) -> None:
+    if not 0 < positive(name, value) <= 1:
+        raise SettingsError(f"{name}={value!r} must be above 0 and at most 1")
+
+
 def _kind(name: str, value: object) -> None:
     """A kind of canary; whoever looks for another one may have its texts."""
     if value not in list(KINDS):
@@ -370,6 +375,13 @@ class RunSettings(Settings):
         "insert a few secrets that are never judged, by which it is seen later that a model read "
         "this corpus",
         flag_name="--witness/--no-witness",
+    )
+    max_share: float = setting(
+        0.5,
+        "largest part of a corpus' bytes that the commands insert canaries as; with more, a model "
+        "reads more of them than of your text, and 1 allows all",
+        rule=_share,
+        recorded=False,
     )
     seed: int | None = setting(
         None,
@@ -624,11 +636,6 @@ def _top_k(flag: str, text: str) -> int | None:
         raise SettingsError(f"{flag}={text!r} must be a whole number from 1, or all") from None
 
 
-def _top_p(name: str, value: float) -> None:
-    if not 0 < positive(name, value) <= 1:
-        raise SettingsError(f"{name}={value!r} must be above 0 and at most 1")
-
-
 def _temperature(name: str, value: float) -> None:
     if value == 0:
         raise SettingsError(
@@ -687,7 +694,7 @@ class VerbatimSettings(Settings):
     top_p: float = setting(
         1.0,
         "only the likeliest tokens that together have this probability can be sampled",
-        rule=_top_p,
+        rule=_share,
     )
     tries: int = setting(
         1_000,

@@ -65,7 +65,14 @@ def of_sweeps() -> list[str]:
 
     Coins for each model take the place of an inclusion probability, controls and witnesses.
     """
-    tossed = ("inclusion_probability", "inclusion_seed", "controls", "witness", "audit")
+    tossed = (
+        "inclusion_probability",
+        "inclusion_seed",
+        "controls",
+        "witness",
+        "audit",
+        "max_share",
+    )
     measured = {*settings_taken(MeasureSettings), "dtype", "load_in", "device_map"} - {"delta"}
     return [n for n in settings_taken(RunSettings) if n not in measured and n not in tossed]
 

@@ -11,11 +11,13 @@ if TYPE_CHECKING:
     from lmexposure.studies import SweepPlan, SweepResult, SweepSettings
     from lmexposure.sweeps.analysis import analyse
     from lmexposure.sweeps.driver import (
+        Cost,
         check_workers,
         collect,
+        models_seconds,
         sweep,
-        sweep_cost,
         timed_training,
+        train_models,
         workers_for,
     )
     from lmexposure.sweeps.matrices import Matrices, read_matrices

@@ -7,6 +7,7 @@ not done again: a sweep that was killed goes on at the missing models, in any or
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,7 +15,7 @@ from statistics import fmean
 from typing import Any
 
 from lmexposure._files import only_writer
-from lmexposure._forecast import Forecast, Phase
+from lmexposure._forecast import Pace, Phase
 from lmexposure._style import are, count, in_words, listed
 from lmexposure._validate import integer, of_type, text
 from lmexposure._written import remove, study
@@ -35,6 +36,8 @@ Executor = Callable[[Sequence[int]], Iterator[tuple[int, Outcome | None]]]
 
 _MOST_WORKERS = 10_000
 _BUSY_SECONDS = 1.0  # before a model that another process trains is asked for again
+_WORKERS_START = 15.0  # seconds in which workers import torch, and read the corpus
+_ANALYSIS = 3.0  # seconds, of statistics
 
 
 def sweep(
@@ -81,14 +84,17 @@ def train_models(
     workers: int | None = None,
     address: str | None = None,
     progress: Progress = silent,
+    cost: "Cost | None" = None,
 ) -> None:
-    """Train the models of a prepared sweep that are missing."""
+    """Train the models of a prepared sweep that are missing; a watcher is told what they take."""
     directory = SweepDirectory.open(out)
+    if cost is None and isinstance(progress, Watcher) and models_missing(directory):
+        cost = sweep_cost(directory)
     missing = models_missing(directory)
     _clear_work(directory, set(range(directory.plan.models)).difference(missing))
     if not missing:
         return
-    board = _Board(directory, missing, progress)
+    board = _Board(directory, missing, progress, cost)
     workers = workers_for(directory, len(missing), workers=workers, address=address)
     with _executor(directory, workers, address, board) as train:
         while missing:
@@ -149,6 +155,7 @@ def _here(
     directory: SweepDirectory, board: "_Board", numbers: Sequence[int]
 ) -> Iterator[tuple[int, Outcome | None]]:
     """Train the models in this process, each after the other."""
+    board.beat(1)
     for number in numbers:
         try:
             yield number, task(directory, number, progress=board.inside(number))
@@ -163,40 +170,65 @@ def _executor(
         return nullcontext(partial(_here, directory, board))
     from lmexposure.sweeps.ray_tasks import on_ray
 
-    return on_ray(directory, workers=workers, address=address)
+    return on_ray(directory, workers=workers, address=address, beat=board.beat)
 
 
 class _Board:
-    """The one display of progress, over all models."""
+    """The one display of progress, over all models, and what those that are left will take."""
 
     def __init__(
-        self, directory: SweepDirectory, missing: Sequence[int], progress: Progress
+        self,
+        directory: SweepDirectory,
+        missing: Sequence[int],
+        progress: Progress,
+        cost: "Cost | None" = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._models = directory.plan.models
         self._done = self._models - len(missing)
-        self._progress = progress
+        self._progress, self._cost, self._clock = progress, cost, clock
+        self._took = [] if cost is None else list(cost.took)
+        self._places = 0  # for models side by side
+        self._begun: list[float] = []  # when those under way were, the first of them first
+        self._steps = Pace()  # of the first model
+        self._by_steps = 0.0  # seconds of the first model, as its steps say
         self._diverged = 0
-        if isinstance(progress, Watcher):
-            # All take about as long as each other: the first says how long the others will.
-            before = self._done / self._models
-            work = Phase(what=MODELS, kind="training", work=float(len(missing)), before=before)
-            progress.plan(f"{len(missing):,} of {self._models:,} models", [work], keeps=False)
-        self._say()
+        self._note = ""
+
+    def beat(self, places: int) -> None:
+        """Say how far it is, by those that train this many models side by side."""
+        if not self._places:
+            self._places = min(places, self._models - self._done)
+            now = self._clock()
+            self._begun = [now + _WORKERS_START * (places > 1)] * self._places
+            if self._cost is not None and isinstance(self._progress, Watcher):
+                work = [(MODELS, self._left(now)), ("analysis", self._cost.analysis)]
+                phases = [Phase(what=w, kind="statistics", work=s, pace=1.0) for w, s in work]
+                title = self._cost.title(self._models - self._done, self._models, self._places)
+                self._progress.plan(title, phases, keeps=False)
+        self._say(self._note)
 
     def watch(self, ended: Iterable[tuple[int, Outcome | None]]) -> Iterator[int]:
         """Count the models that ended; yield those that another process trains now."""
         for number, outcome in ended:
+            self._begun = self._begun[1:]
             if outcome is None:
                 yield number
                 continue
             self._done += 1
             self._diverged += isinstance(outcome, FailedModel)
+            if not isinstance(outcome, FailedModel):
+                self._took.append(outcome.seconds)
+            if self._waiting > 0:
+                self._begun.append(self._clock())
             self._say()
 
     def inside(self, number: int) -> Progress:
         """Takes how far one model is, trained in this process."""
 
         def watch(what: str, done: int, total: int, note: str = "") -> None:
+            if what == "training" and self._cost is not None:
+                self._see_step(self._cost.with_scores, done, total)
             self._say(f"model {number}: {what}, {done:,} of {total:,}")
 
         return watch
@@ -206,7 +238,34 @@ class _Board:
         shown = listed([str(number) for number in numbers], 5)
         self._say(f"waits for another process, which trains {shown}")
 
+    @property
+    def _waiting(self) -> int:
+        """Models that were not begun."""
+        return self._models - self._done - len(self._begun)
+
+    def _see_step(self, with_scores: float, done: int, total: int) -> None:
+        now = self._clock()
+        if not self._took and (left := self._steps.left(done, total, now)) is not None:
+            self._by_steps = (now - self._begun[0] + left) * with_scores
+
+    def _left(self, now: float) -> float:
+        """Seconds until the last model ends: they begin in turn, and take as long as each other."""
+        assert self._cost is not None, "asked for where the cost of a model is known"
+        each = self._by_steps or self._cost.seconds
+        if self._took:
+            each = fmean(self._took)
+        elif self._begun:  # longer than was expected, so will the others be
+            each = max(each, now - self._begun[0])
+        ends = sorted(max(0.0, begun + each - now) for begun in self._begun)
+        ends = [0.0] * (self._places - len(ends)) + ends
+        rounds, more = divmod(max(0, self._waiting), self._places)
+        last = ends[more - 1] + each if more else 0.0
+        return rounds * each + max(last, ends[-1])
+
     def _say(self, note: str = "") -> None:
+        self._note = note
+        if self._cost is not None and isinstance(self._progress, Watcher):
+            self._progress.expect(MODELS, self._left(self._clock()))
         diverged = f"{self._diverged:,} diverged" if self._diverged else ""
         note = "; ".join(filter(None, (note, diverged)))
         self._progress(MODELS, self._done, self._models, note)
@@ -290,34 +349,44 @@ _BYTES_A_CHARACTER = 24  # of scores.npz: the bits of a token, and where it lies
 _BYTES_A_WEIGHT = 4
 
 
-def sweep_cost(
-    out: str | Path, *, workers: int | None = None, address: str | None = None, steps: int = 20
-) -> Forecast:
-    """What is left of a prepared sweep: by the models that are done, else by steps of the first."""
-    check_workers(workers, address)
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """What a model of a sweep takes: by those that are done, else by steps of the first."""
+
+    seconds: float  # training and scores
+    at_most: bool  # it may stop before its last epoch
+    with_scores: float  # training and scores over training alone
+    took: tuple[float, ...] = ()  # the seconds of those that are done
+    disk: int = 0  # bytes
+
+    @property
+    def analysis(self) -> float:
+        """Seconds of what comes behind the models: texts under a base, and statistics."""
+        return _ANALYSIS + self.seconds * (1 - 1 / self.with_scores)
+
+    def title(self, missing: int, models: int, places: int) -> str:
+        """What is done, in a line."""
+        each = f"{'at most' if self.at_most else 'about'} {in_words(self.seconds)}"
+        beside = f", {places:,} side by side" * (places > 1)
+        disk = f"{max(0.1, missing * self.disk / 1e6):,.1f} MB on the disk"
+        return f"{missing:,} of {count(models, 'model')}, each {each}{beside}; {disk}"
+
+
+def sweep_cost(directory: SweepDirectory, *, steps: int = 20) -> Cost:
+    """What a model that is missing will take; one that ends within these steps is kept."""
     integer("steps", steps, low=2)
-    directory = SweepDirectory.open(out)
-    missing, at_most = models_missing(directory), False
-    seconds = fmean([model.seconds for model in _models_done(directory)] or [0.0])
-    if missing and not seconds:
+    missing, took = models_missing(directory), [m.seconds for m in _models_done(directory)]
+    seconds, at_most, share = fmean(took or [0.0]), False, _with_scores(directory)
+    if not took:
         number = missing[0]
         seconds, at_most = _timed(steps, lambda timer: task(directory, number, progress=timer))
-        seconds *= _with_scores(directory) if at_most else 1
-        missing = models_missing(directory)
-    if not missing:
-        return Forecast(what="no model is left to train", phases=())
-    models = len(missing)
-    workers = workers_for(directory, models, workers=workers, address=address)
-    side_by_side = min(workers or 1, models)
-    each = f"{'at most' if at_most else 'about'} {in_words(seconds)}"
-    what = (
-        f"{count(models, 'model')} of {each}{f', {side_by_side} side by side' * (side_by_side > 1)}"
-    )
-    disk = models * _bytes_of_a_model(directory, missing[0])
-    return Forecast(
-        what=what,
-        phases=(Phase(what=what, kind="training", work=models / side_by_side, pace=seconds),),
-        note=f"{' of CPU time' * (workers is None)}; {max(0.1, disk / 1e6):,.1f} MB on the disk",
+        seconds *= share if at_most else 1
+    return Cost(
+        seconds=seconds,
+        at_most=at_most,
+        with_scores=share,
+        took=tuple(took),
+        disk=_bytes_of_a_model(directory, missing[0]),
     )
 
 
@@ -360,12 +429,18 @@ def timed_training(
     out: Path,
     training: Mapping[str, Any] | None = None,
     steps: int = 20,
-) -> float:
-    """Seconds that the first model takes at most, training and scores, from its first steps."""
-    seconds, _ = _timed(
+) -> Cost:
+    """What the first model takes at most, trained with other settings, by its first steps."""
+    seconds, at_most = _timed(
         steps, lambda timer: train_alone(directory, 0, out=out, training=training, progress=timer)
     )
-    return seconds * _with_scores(directory)
+    share = _with_scores(directory)
+    return Cost(seconds=seconds * share, at_most=at_most, with_scores=share)
+
+
+def models_seconds(models: int, places: int, each: float) -> float:
+    """Seconds of models that begin in turn, this many side by side, until the last ends."""
+    return _WORKERS_START * (places > 1) + -(-models // places) * each
 
 
 def _timed(steps: int, train: Callable[[Progress], object]) -> tuple[float, bool]:

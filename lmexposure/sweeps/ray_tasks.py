@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, wait
 from contextlib import ExitStack, contextmanager, nullcontext
 from functools import lru_cache
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from lmexposure.sweeps.task import SweepDirectory
 
 _RETRIES = 3  # of a task whose worker was lost
+_BEAT_SECONDS = 5.0  # in which it is said how far the models are
 _CONNECT_SECONDS, _JOIN_SECONDS = 5.0, 30.0  # for an address to answer, and for its cluster to
 _ONE_THREAD = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 # Ray reports how it is used, and has advice for its own future, unless it is told not to.
@@ -39,9 +40,15 @@ _JOIN = "import ray, sys; ray.init(address=sys.argv[1], log_to_driver=False)"
 
 @contextmanager
 def on_ray(
-    directory: "SweepDirectory", *, workers: int | None, address: str | None
+    directory: "SweepDirectory",
+    *,
+    workers: int | None,
+    address: str | None,
+    beat: Callable[[int], None] = lambda places: None,
 ) -> Iterator["Executor"]:
     """Train models as tasks of Ray, on a cluster, or on this machine alone.
+
+    The beat is told at once and every few seconds how many are trained side by side.
 
     A Ray that this process has begun is left as it is. One that is begun here listens on 127.0.0.1,
     and keeps its files in a directory of the user's alone, removed in the end.
@@ -50,7 +57,7 @@ def on_ray(
 
     with nullcontext() if ray.is_initialized() else _begun(workers, address):
         try:
-            tasks = _Tasks(ray, directory, workers)
+            tasks = _Tasks(ray, directory, workers, beat)
             try:
                 yield tasks.train
             finally:
@@ -151,8 +158,14 @@ def _check_reachable(address: str) -> None:
 class _Tasks:
     """Tasks of a sweep under way."""
 
-    def __init__(self, ray: Any, directory: "SweepDirectory", workers: int | None) -> None:
-        self._ray = ray
+    def __init__(
+        self,
+        ray: Any,
+        directory: "SweepDirectory",
+        workers: int | None,
+        beat: Callable[[int], None],
+    ) -> None:
+        self._ray, self._beat = ray, beat
         self._call = (str(directory.out.resolve()), _hash_of_plan(directory.out))
         there = ray.cluster_resources()
         share = gpu_share(directory.plan.settings.run.device, there.get("GPU", 0.0), workers)
@@ -165,14 +178,18 @@ class _Tasks:
     def train(self, numbers: Sequence[int]) -> "Iterator[tuple[int, Outcome | None]]":
         """Train these models; each comes with how it ended, in the order in which they end."""
         waiting = list(reversed(numbers))
+        self._beat(self._side_by_side)
         while waiting or self._running:
             while waiting and len(self._running) < self._side_by_side:
                 number = waiting.pop()
                 self._running[self._task.remote(*self._call, number)] = number
             # Not `ray.wait`, in which an exception that Ctrl-C raises is lost.
             futures = {ref.future(): ref for ref in self._running}
-            ended, _ = wait(futures, return_when=FIRST_COMPLETED)
-            yield self._outcome(futures[next(iter(ended))])
+            ended, _ = wait(futures, timeout=_BEAT_SECONDS, return_when=FIRST_COMPLETED)
+            if ended:
+                yield self._outcome(futures[next(iter(ended))])
+            else:
+                self._beat(self._side_by_side)
 
     def cancel(self) -> None:
         """End what is still under way; nothing of it is lost but the time since its checkpoint."""

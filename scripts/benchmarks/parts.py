@@ -39,6 +39,9 @@ class Parts:
         self.ahead = self.ahead or list(phases)
         say(title)
 
+    def expect(self, what: str, seconds: float) -> None:
+        """A measurement tells no such."""
+
     def end_asked(self) -> bool:
         """Never."""
         return False

@@ -1,6 +1,7 @@
 """A person who ends a measurement early gets what was proven, said to be so; then it goes on."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -48,6 +49,9 @@ class Pressed:
     def plan(self, title: str, phases: Sequence[Phase], *, keeps: bool) -> None:
         assert keeps is not title.startswith("training")
         self.title, self.phases = title, list(phases)
+
+    def expect(self, what: str, seconds: float) -> None:
+        """Take nothing."""
 
     def end_asked(self) -> bool:
         return self._asked
@@ -216,6 +220,47 @@ def test_phases_know_their_work() -> None:
     )
     steps = sum(one.work for one in phases.values() if one.kind == "stepping")
     assert np.isfinite(steps)
+
+
+class Stopping(Pressed):
+    """A watcher that stops a measurement at a place."""
+
+    def __init__(self, at: tuple[str, int]) -> None:
+        super().__init__(at=None)
+        self._place = at
+
+    def __call__(self, what: str, done: int, total: int, note: str = "") -> None:
+        super().__call__(what, done, total, note)
+        if what == self._place[0] and self._place[1] <= done < total:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("little_memory")
+def test_a_measurement_that_goes_on_announces_what_is_left(tmp_path: Path) -> None:
+    def phases(stop: tuple[str, int]) -> dict[str, Phase]:
+        watcher = Stopping(stop)
+        with suppress(KeyboardInterrupt):
+            measure(LOADED, MANIFEST, settings=SLOWLY, out=tmp_path, progress=watcher)
+        return {phase.what: phase for phase in watcher.phases}
+
+    first = phases(("code: drawing fills", 0))
+    again = phases(("extracting code", 5))
+    last = phases(("nowhere", 0))
+    assert first.keys() - again.keys() == {"scoring code"}
+    searched = {name for name in first if name.startswith("code: ")}
+    assert again.keys() - last.keys() == searched
+    whole, half = first["extracting code"], last["extracting code"]
+    assert whole.before == 0 < half.before < 1
+    assert half.work == pytest.approx(whole.work * (1 - half.before))
+
+
+def test_a_search_ends_with_its_seconds() -> None:
+    task = task_of(LOADED, MANIFEST, MeasureSettings(draws=1_000, budget_seconds=0.5))
+    phases = {one.what: one for one in measurement_phases(task, Paces(stepping=1.0))}
+    for name in ("code: counting ranks", "code: best-first search"):
+        assert phases[name].expected == 0.5
+    assert phases["code: drawing fills"].expected == phases["code: drawing fills"].work
 
 
 class Spoken(Pressed):

@@ -19,7 +19,9 @@ from lmexposure.scoring import Beginning
 REFERENCES = np.linspace(100, 163, 64)
 
 
-def estimated(origin: str, seed: int = 0, estimate: str = "auto", few: int = 64) -> FormatEstimates:
+def estimated(
+    origin: str, seed: int = 0, estimate: str = "auto", few: int = 64, interrupted: bool = False
+) -> FormatEstimates:
     form = load_format("random_number")
     plan = Plan(formats=(form,), canaries=4, repetitions=(1, 2), controls=2, seed=0)
     canaries = tuple(judged(insert(sentences(50), plan).manifest))
@@ -40,7 +42,7 @@ def estimated(origin: str, seed: int = 0, estimate: str = "auto", few: int = 64)
     settings = MeasureSettings(
         bootstraps=39, permutations=199, bootstrap_seed=seed, estimate=estimate
     )
-    search = FormatSearch(estimates=tuple({} for _ in canaries))
+    search = FormatSearch(estimates=tuple({} for _ in canaries), interrupted=interrupted)
     return estimate_format(scores, search, {}, settings, origin=origin)
 
 
@@ -93,6 +95,27 @@ def test_certificates_count_the_secret_alone() -> None:
     first = ESTIMATES.canaries[0]
     assert first.estimates["certificate"].value == pytest.approx(math.log2(1e9) - 10)
     assert any("secrets not scored" in a for a in first.estimates["certificate"].assumptions)
+
+
+def test_after_an_early_end_no_exposure_is_below_its_proven_bound() -> None:
+    """Of a canary likelier than all 64 references "at least 6.02 bits" was said beside 19.9."""
+    ended = estimated("one manifest, one model", interrupted=True)
+    for canary, whole in zip(ended.canaries, ESTIMATES.canaries, strict=True):
+        proven, shown = canary.estimates["certificate"], canary.exposure
+        if shown.capped:
+            assert known(shown.value) >= known(proven.value)
+        else:
+            assert shown == whole.exposure
+    first = ended.canaries[0]
+    assert (first.exposure, first.estimates["sampled"].value) == (
+        first.estimates["certificate"],
+        ESTIMATES.canaries[0].exposure.value,
+    )
+    row, before = (
+        next(r for r in each.summary if r.repetitions == 1) for each in (ended, ESTIMATES)
+    )
+    assert row.median_capped
+    assert row.median.value >= before.median.value
 
 
 def test_the_interval_of_a_median_keeps_half_of_its_error_for_the_references() -> None:

@@ -37,6 +37,9 @@ class Watching:
     def __call__(self, what: str, done: int, total: int, note: str = "") -> None:
         """Take nothing."""
 
+    def expect(self, what: str, seconds: float) -> None:
+        """Take nothing."""
+
     def end_asked(self) -> bool:
         return False
 

@@ -180,7 +180,7 @@ def test_what_is_in_the_way_stays(
     out, elsewhere = tmp_path / "out", tmp_path / "elsewhere"
     put(out, elsewhere, linked)
     if name == "defences":  # its work is hours; what it refuses, it refuses before
-        monkeypatch.setattr(lmexposure.defences.driver, "forecast", _stop)
+        monkeypatch.setattr(lmexposure.defences.driver._Ahead, "by_trials", _stop)
     left, answers = set(NAMES), 0
     while True:
         before = seen_at(out, elsewhere)

@@ -63,6 +63,26 @@ def test_a_pace_that_is_not_known_follows_from_another_kind() -> None:
     assert known(remaining.left(10.0)) == pytest.approx(40 + 1_000 * 0.1 / 4)
 
 
+def test_those_who_do_it_know_better() -> None:
+    """What they tell is counted down while the phase is under way, and not before."""
+    remaining = Remaining(SEVERAL[2:], 0.0)
+    remaining.expect("a: best-first", 40.0, 0.0)
+    remaining.update("a: drawing", 50, 100, 5.0)
+    assert remaining.left(5.0) == pytest.approx(5 + 40 + 2)
+    remaining.update("a: best-first", 0, 400, 10.0)
+    assert remaining.left(20.0) == pytest.approx(40 - 15 + 2)  # begun when drawing was seen last
+    remaining.expect("a: best-first", 60.0, 20.0)
+    assert remaining.left(30.0) == pytest.approx(60 - 10 + 2)
+    assert remaining.left(99.0) == pytest.approx(2.0)
+
+
+def test_what_is_told_at_once_was_kept_and_says_no_pace() -> None:
+    remaining = Remaining(SEVERAL[1:2], 0.0)
+    remaining.update("scoring b", 150, 300, 0.1)
+    remaining.update("scoring b", 200, 300, 10.1)  # 50 in ten seconds
+    assert known(remaining.left(10.1)) == pytest.approx(20.0)
+
+
 def test_a_limit_in_seconds_bounds_its_phase() -> None:
     phases = [Phase(what="training", kind="training", work=500.0, seconds=30.0)]
     remaining = Remaining(phases, 0.0)

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import mistakes
 import pytest
-from mistakes import MISTAKES, Answer
+from mistakes import EVERY, MISTAKES, Answer
 
 _TESTS = Path(mistakes.__file__).parent
 _SECONDS = 2.0  # of the processor: others may be at work beside a test
-_EARLY = [number for number, mistake in enumerate(MISTAKES, 1) if not mistake.late]
+_EARLY = [number for number, mistake in enumerate(EVERY, 1) if not mistake.late]
 
 
 def test_there_are_42_and_what_is_answered_late_names_its_test() -> None:
@@ -27,8 +27,8 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Answer]:
     home = tmp_path_factory.mktemp("mistakes")
     mistakes.prepare(home)
     script = (
-        "import json, sys; from dataclasses import asdict; from mistakes import MISTAKES, answer\n"
-        f"print(json.dumps({{n: asdict(answer(MISTAKES[n - 1])) for n in {_EARLY}}}))"
+        "import json, sys; from dataclasses import asdict; from mistakes import EVERY, answer\n"
+        f"print(json.dumps({{n: asdict(answer(EVERY[n - 1])) for n in {_EARLY}}}))"
     )
     known = os.pathsep.join([str(_TESTS), str(_TESTS.parent)])
     done = subprocess.run(
@@ -48,7 +48,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Answer]:
 def test_a_mistake_is_answered_at_once_with_what_to_do(
     number: int, answers: dict[int, Answer]
 ) -> None:
-    mistake, found = MISTAKES[number - 1], answers[number]
+    mistake, found = EVERY[number - 1], answers[number]
     assert not found.torch, mistake.typed
     assert found.seconds < _SECONDS
     assert (found.code, mistake.said in found.said, mistake.next in found.said) == (

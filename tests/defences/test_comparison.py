@@ -15,10 +15,11 @@ from tiny_defences import CANARIES, MODELS, made_row, text_at, tiny_comparison
 
 import lmexposure.defences.comparison
 import lmexposure.defences.driver
+from lmexposure._forecast import Phase
 from lmexposure.audit import training_settings
 from lmexposure.core import Work
 from lmexposure.defences import compare_defences, prepare_comparison
-from lmexposure.defences.catalogue import (
+from lmexposure.defences.attacks import (
     adapted_attacks,
     attack_parts,
     of_kept_tokens,
@@ -32,27 +33,54 @@ from lmexposure.models import left_out
 from lmexposure.statistics import binomial_interval, rate_parts, tpr_at_fpr
 from lmexposure.studies import DefenceAttack, DefenceRow, Defences
 from lmexposure.studies.defences import alike_to
-from lmexposure.sweeps import Group, SweepDirectory, part_rates, read_matrices
+from lmexposure.sweeps import Cost, Group, SweepDirectory, part_rates, read_matrices
 
 _METHODS = ("goldfish",)
+COST = Cost(seconds=1.0, at_most=True, with_scores=1.25)
+
+
+class Watching:
+    """A watcher of a comparison, that hears what is said and announced."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self.seen: list[str] = []
+        self.phases: list[str] = []
+        self.expected: set[str] = set()
+
+    def __call__(self, what: str, done: int, total: int, note: str = "") -> None:
+        self.seen += [what] * (what not in self.seen)
+
+    def plan(self, title: str, phases: Sequence[Phase], *, keeps: bool) -> None:
+        self.said.append(title)
+        self.phases = [phase.what for phase in phases]
+
+    def expect(self, what: str, seconds: float) -> None:
+        self.expected.add(what)
+
+    def end_asked(self) -> bool:
+        return False
+
+    def say(self, line: str) -> None:
+        self.said.append(line)
 
 
 @pytest.fixture(scope="module")
-def compared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+def compared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Watching]:
     home = tmp_path_factory.mktemp("defences")
-    said: list[str] = []
+    watching = Watching()
     compare_defences(
         text_at(home),
         out=home / "out",
         settings=tiny_comparison(*_METHODS),
         workers=1,
-        say=said.append,
+        progress=watching,
     )
-    return home, said
+    return home, watching
 
 
 @pytest.fixture
-def home(compared: tuple[Path, list[str]]) -> Path:
+def home(compared: tuple[Path, Watching]) -> Path:
     return compared[0]
 
 
@@ -62,9 +90,9 @@ def _record(home: Path) -> Defences:
 
 
 def test_the_table_has_a_row_a_method_and_says_how_it_came_about(
-    compared: tuple[Path, list[str]],
+    compared: tuple[Path, Watching],
 ) -> None:
-    home, said = compared
+    home, watching = compared
     record = _record(home)
     names = [row.name for row in record.rows]
     assert names[0] == "none"
@@ -78,9 +106,13 @@ def test_the_table_has_a_row_a_method_and_says_how_it_came_about(
         assert row.strongest == strongest(row.attacks)
         assert row.epsilon is None
         assert len(row.search.tries) <= 3
-    assert "2 methods of 6 models each" in said[0]
-    assert said[1].startswith("none:")
-    assert len(said) == 3
+    announced, *said = watching.said
+    assert announced.startswith("2 methods of 6 models each, after a search of at most 3 trainings")
+    assert said[0].startswith("none:")
+    assert len(said) == 2
+    seen = [what for what in watching.seen if not what.endswith("collecting")]
+    assert seen == watching.phases
+    assert watching.expected <= set(seen)
 
 
 def test_the_search_has_other_secrets_and_coins_than_the_table(home: Path) -> None:
@@ -172,7 +204,7 @@ def test_goldfish_is_read_where_tokens_carried_loss(home: Path) -> None:
 @pytest.mark.slow
 def test_the_same_call_trains_nothing_again(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = _record(home)
-    monkeypatch.setattr(lmexposure.defences.driver, "timed_training", lambda *_, **__: 1.0)
+    monkeypatch.setattr(lmexposure.defences.driver, "timed_training", lambda *_, **__: COST)
     monkeypatch.setattr("lmexposure.models.trainer.Trainer.run", _never)
     again = compare_defences(
         home / "corpus.txt", out=home / "out", settings=tiny_comparison(*_METHODS), workers=1
@@ -232,7 +264,7 @@ def test_a_method_whose_models_all_diverge_is_left_out(
         raise ResultError("all 6 models diverged")
 
     driver = lmexposure.defences.driver
-    monkeypatch.setattr(driver, "timed_training", lambda *_, **__: 1.0)
+    monkeypatch.setattr(driver, "timed_training", lambda *_, **__: COST)
     monkeypatch.setattr(driver, "_trained", diverges)
     settings = tiny_comparison(*_METHODS)
     with pytest.raises(ResultError, match="diverged"):  # its models are there: another failure

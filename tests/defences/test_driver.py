@@ -3,7 +3,6 @@
 import importlib.util
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,23 +10,26 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from known import known
 from tiny_defences import text_at, tiny_comparison
 
 import lmexposure.defences.driver
+from lmexposure._forecast import Forecast
+from lmexposure.cli.console import Bars, LongWork
 from lmexposure.defences import (
     DEFENCES,
     Defence,
     DefencesSettings,
     Found,
     Reference,
-    forecast,
     prepare_comparison,
     search,
 )
 from lmexposure.defences.catalogue import chosen, refuse_own
-from lmexposure.defences.driver import _Chosen, _searches
+from lmexposure.defences.driver import _Ahead, _Chosen, _Part, _searches
 from lmexposure.errors import NumericalError, ResultError, SettingsError
 from lmexposure.studies import TrainingSettings
+from lmexposure.sweeps import Cost
 
 
 def _searched(ratio: Callable[[float], float], **changes: float) -> Found:
@@ -216,21 +218,109 @@ def test_an_undefended_training_that_diverges_ends_the_comparison(
         searched(loss, "hamp")
 
 
+COST = Cost(seconds=12.0, at_most=True, with_scores=1.2)
+
+
 def test_a_forecast_counts_searches_models_and_workers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lmexposure.defences.driver, "timed_training", lambda *_, **__: 10.0)
+    monkeypatch.setattr(lmexposure.defences.driver, "timed_training", lambda *_, **__: COST)
     settings = tiny_comparison("hamp")
     comparison = prepare_comparison(text_at(tmp_path), out=tmp_path / "out", settings=settings)
-    alone = forecast(comparison, workers=1)
-    assert [phase.what for phase in alone.phases] == ["none", "hamp", "measuring"]
-    # Six models, the search, one more; starting.
-    assert alone.seconds == pytest.approx(10 * (1 + 6 + 1) + 10 * (3.5 + 6 + 1) + 2 * 12)
-    assert forecast(comparison, workers=2).seconds == pytest.approx(alone.seconds - 2 * 30)
+
+    def forecast(workers: int) -> Forecast:
+        return _Ahead.by_trials(comparison, workers=workers, address=None).forecast
+
+    alone = forecast(1)
+    assert [phase.what for phase in alone.phases] == [
+        *("search: none", "search: hamp"),
+        *("none: models", "none: analysis", "hamp: models", "hamp: analysis"),
+    ]
+    # Of both: the search, six models, and what they show together.
+    assert alone.seconds == pytest.approx(10 * (1 + 3) + 2 * (6 * 12 + 3 + 2))
+    beside = forecast(2)  # which are started, and halve the models
+    assert beside.seconds == pytest.approx(alone.seconds - 2 * 3 * 12 + 2 * 15)
+    assert ", 2 side by side, after a search of at most 3 trainings" in beside.what
     (comparison.sweep_of(comparison.defences[0]) / "sweep.json").parent.mkdir(parents=True)
     (comparison.sweep_of(comparison.defences[0]) / "sweep.json").touch()
-    left = forecast(comparison, workers=1).phases
-    assert left == (alone.phases[1], replace(alone.phases[2], work=12.0))
+    left = forecast(1).phases
+    assert left == tuple(phase for phase in alone.phases if "hamp" in phase.what)
+
+
+class Clock(Bars):
+    """A clock, and what is said at its times."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+        self.said: list[str] = []
+
+    def __call__(self) -> float:
+        return self.now
+
+    def say(self, line: str) -> None:
+        self.said.append(line)
+
+
+@pytest.mark.parametrize("slower", [0.3, 1.0, 4.0])
+@pytest.mark.parametrize("tries", [1, 3])
+def test_what_is_left_is_right_once_models_were_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slower: float, tries: int
+) -> None:
+    """Within a factor of 1.5, whatever trials said, by a fake clock: from the first models on."""
+    monkeypatch.setattr(lmexposure.defences.driver, "timed_training", lambda *_, **__: COST)
+    settings = tiny_comparison("hamp")
+    comparison = prepare_comparison(text_at(tmp_path), out=tmp_path / "out", settings=settings)
+    clock, training = Clock(), 10.0 * slower
+    ahead = _Ahead.by_trials(comparison, workers=1, address=None)
+    ahead.clock = clock
+    work = LongWork(clock, clock)
+    ahead.tell(work)
+    of_a_model = 2.0 * training  # and not 1.2, as the trials said
+    ratios: list[tuple[float, float]] = []
+
+    def takes(what: str, seconds: float, total: int = 10, told: Any = ahead) -> None:
+        begun = clock.now
+        for done in range(total + 1):
+            clock.now = begun + seconds * done / total
+            told(what, done, total)
+            left = work._remaining.left(clock.now)
+            assert left is not None
+            ratios.append((clock.now, left))
+
+    takes("search: none", training)
+    for _ in range(tries):
+        takes("search: hamp", training)
+    known_since = 0.0
+    for name in ("none", "hamp"):
+        part = _Part(ahead=ahead, name=name)
+        begun = clock.now
+        takes("models", 0.0, 1, part)
+        for done in range(7):  # as the display of the models says from the first on
+            clock.now = begun + done * of_a_model
+            part.expect("models", (6 - done) * of_a_model)
+            takes("models", 0.0, 6, part)
+        takes("analysis", 5.0, 1, part)
+        known_since = begun + of_a_model if name == "none" else known_since
+    for now, left in ratios:
+        if known_since < now < clock.now:
+            assert (clock.now - now) / 1.5 - 6 <= left <= 1.5 * (clock.now - now) + 6
+    announced = float(clock.said[0].rpartition("about ")[2].split()[0])
+    assert announced == pytest.approx(3, abs=1)  # minutes, by the trials
+
+
+def test_a_method_that_is_left_out_takes_no_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lmexposure.defences.driver, "timed_training", lambda *_, **__: COST)
+    settings = tiny_comparison("hamp")
+    comparison = prepare_comparison(text_at(tmp_path), out=tmp_path / "out", settings=settings)
+    clock = Clock()
+    ahead, work = _Ahead.by_trials(comparison, workers=1, address=None), LongWork(clock, clock)
+    ahead.tell(work)
+    before = work._remaining.left(0.0)
+    ahead.leave_out("hamp")
+    assert known(before) - known(work._remaining.left(0.0)) == pytest.approx(6 * 12 + 5)
 
 
 def test_the_whole_corpus_takes_more_models_unless_a_number_is_given() -> None:

@@ -26,6 +26,7 @@ from lmexposure.federated import (
     noisy_sum,
     random_canary,
 )
+from lmexposure.federated.canife import _Ahead
 from lmexposure.models import LstmSizes, new_model
 from lmexposure.models.dp_accounting import epsilon_spent
 from lmexposure.models.federated_rounds import (
@@ -166,12 +167,15 @@ def test_the_score_is_the_naive_one() -> None:
 
 @pytest.mark.slow
 def test_a_training_is_audited_round_by_round() -> None:
-    seen: list[int] = []
+    seen: list[tuple[str, int]] = []
     settings = replace(SETTINGS, noise_multiplier=0.7)
     audit = federated_training(
-        model(), CLIENTS, settings, QUICK, progress=lambda number, loss: seen.append(number)
+        model(), CLIENTS, settings, QUICK, progress=lambda what, done, *_: seen.append((what, done))
     )
-    assert seen == [1, 2, 3]
+    told = [done for what, done in seen if what == "rounds"]
+    assert told == [0, 0, 1, 2, 2, 3]  # before an attack, and behind it
+    crafted = [done for what, done in seen if what == "crafting"]
+    assert crafted == 2 * list(range(QUICK.iterations + 1))
     assert audit.clients == len(CLIENTS) - 8
     assert len(audit.losses) == 4
     first, second = audit.rounds
@@ -359,3 +363,82 @@ def test_an_update_that_is_not_finite_is_refused_and_undone() -> None:
     with pytest.raises(NumericalError, match="client_learning_rate"):
         local_update(own, CLIENTS["client 1"], wild)
     assert torch.equal(flat(trained_weights(own)), before)
+
+
+class _Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class _Told:
+    """A watcher that keeps what it was told last."""
+
+    seconds: float | None = None
+    title = ""
+
+    def __call__(self, what: str, done: int, total: int, note: str = "") -> None:
+        """Take nothing."""
+
+    def plan(self, title: str, phases: object, *, keeps: bool) -> None:
+        self.title = title
+
+    def expect(self, what: str, seconds: float) -> None:
+        assert what == "rounds"
+        self.seconds = seconds
+
+    def end_asked(self) -> bool:
+        return False
+
+
+@pytest.mark.parametrize(("iterations", "update"), [(2_500, 0.02), (200, 0.5)])
+@pytest.mark.parametrize("first", [0, 4])  # a training that goes on
+def test_what_a_training_still_takes_is_known_from_its_first_canary_on(
+    iterations: int, update: float, first: int
+) -> None:
+    """Within a factor of 1.5, by a fake clock."""
+    settings = FederatedSettings(rounds=10, client_rate=0.5, noise_multiplier=1.0)
+    attacks = CanifeSettings(every=4, design_clients=20, iterations=iterations)
+    clock, told = _Clock(), _Told()
+    ahead = _Ahead(told, settings, attacks, 100, clock)
+    assert told.title == "training 10 rounds, 3 of them attacked"
+    said: list[tuple[float, float | None]] = []
+
+    def tell(what: str, done: int, total: int) -> None:
+        ahead(what, done, total)
+        said.append((clock.now, told.seconds))
+
+    for number in range(first, 10):
+        tell("rounds", number, 10)
+        if number % 4 == 0:
+            clock.now += 20 * update
+            for done in range(iterations + 1):
+                tell("crafting", done, iterations)
+                clock.now += 3 * update * (done < iterations)
+            clock.now += (328 + 20 + 60) * update  # texts, mock clients and their rounds
+            tell("rounds", number, 10)
+        clock.now += 58 * update  # a little more than its fifty clients
+    tell("rounds", 10, 10)
+    assert said[-1][1] == 0.0
+    early = [left for now, left in said if now < said[0][0] + 5]
+    assert None in early
+    for now, left in said[:-1]:
+        true = said[-1][0] - now
+        if left is not None and true > 0.05 * said[-1][0]:
+            assert true / 1.5 < left < 1.5 * true
+
+
+@pytest.mark.parametrize(
+    ("mock_rounds", "frozen", "said"), [(4, True, 1), (40, True, 0), (4, False, 1)]
+)
+def test_canaries_that_could_refute_nothing_are_said_to_be_too_few(
+    caplog: pytest.LogCaptureFixture, mock_rounds: int, frozen: bool, said: int
+) -> None:
+    settings = replace(SETTINGS, noise_multiplier=0.7)
+    canife = replace(QUICK, mock_rounds=mock_rounds, frozen=frozen)
+    with pytest.raises(CorpusError):  # there it goes on
+        federated_training(model(), {"a": CLIENTS[min(CLIENTS)]}, settings, canife)
+    assert sum("the claim cannot be refuted" in line for line in caplog.messages) == said
+    if said:
+        assert "more mock rounds (mock_rounds=...)" in caplog.text

@@ -368,3 +368,25 @@ def test_words_for_sizes_in_a_config_are_refused(directory: Path, key: str, valu
     (directory / "config.json").write_text(json.dumps(config | {key: value}))
     with pytest.raises(ModelError, match="cannot "):
         load_model(directory)
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ({"vocab_size": 400_000}, r"wte\.weight has .* and would need \(400000, "),
+        ({"n_layer": 60}, "weights, and its files hold"),
+    ],
+)
+def test_a_config_of_a_far_larger_model_is_refused_before_memory_is_taken(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, changed: dict[str, int], named: str
+) -> None:
+    """By the shapes in the headers: a config alone asked for gigabytes, which were then taken."""
+
+    def never(*_: object, **__: object) -> None:
+        raise AssertionError("nothing is loaded")
+
+    monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", never)
+    config = json.loads((directory / "config.json").read_text())
+    (directory / "config.json").write_text(json.dumps(config | changed))
+    with pytest.raises(ModelError, match=f"{named}.*; give it the config.json that it was saved"):
+        load_model(directory)

@@ -2,6 +2,7 @@
 
 import json
 import stat
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
@@ -14,6 +15,7 @@ from regurgitation.conftest import REPEATED, WORDS, Case
 from tiny import byte_level_bpe, model_of
 
 import lmexposure as lx
+from lmexposure._forecast import Phase
 from lmexposure.errors import CorpusError, ModelError, ResultError, SettingsError
 from lmexposure.models import LoadedModel
 from lmexposure.regurgitation import look as looking
@@ -353,3 +355,50 @@ def test_a_prompt_longer_than_the_context_is_cut(case: Case, tmp_path: Path) -> 
         settings=replace(ALONE, samples=22, near_windows=0),
     )
     assert found.free.samples == 22
+
+
+class Watching:
+    """A watcher that stops the look at a place."""
+
+    def __init__(self, stop: tuple[str, int] = ("", 0)) -> None:
+        self._stop = stop
+        self.seen: list[str] = []
+        self.phases: list[Phase] = []
+
+    def __call__(self, what: str, done: int, total: int, note: str = "") -> None:
+        assert 0 <= done <= total
+        self.seen += [what] * (what not in self.seen)
+        if (what, done) == self._stop:
+            raise KeyboardInterrupt
+
+    def plan(self, title: str, phases: Sequence[Phase], *, keeps: bool) -> None:
+        assert title.startswith("looking at ")
+        self.phases = list(phases)
+
+    def expect(self, what: str, seconds: float) -> None:
+        raise AssertionError("paces are seen")
+
+    def end_asked(self) -> bool:
+        return False
+
+
+@pytest.mark.slow
+def test_what_is_ahead_is_announced_without_what_is_kept(
+    case: Case, looked: Any, tmp_path: Path
+) -> None:
+    def look(watching: Watching) -> Any:
+        whole: Any = {"held_out": case.held_out, "settings": SHORT, "progress": watching}
+        return verbatim(case.model, case.train, out=tmp_path, **whole)
+
+    first, again = Watching(("near", 1)), Watching()
+    with pytest.raises(KeyboardInterrupt):
+        look(first)
+    names = ["scoring", "held out", "near", "sampling", "writing out"]
+    assert [phase.what for phase in first.phases] == names
+    assert all(phase.before == 0 and phase.expected > 0 for phase in first.phases)
+    assert look(again).rows == looked.rows
+    assert [what for what in again.seen if what != "looking up"] == names
+    of_first, of_again = ({phase.what: phase for phase in w.phases} for w in (first, again))
+    assert of_again["scoring"].work == of_again["held out"].work == 0
+    assert (of_again["near"].work, of_again["near"].before) == (1, 0.5)
+    assert of_again["sampling"].work == of_first["sampling"].work

@@ -204,7 +204,7 @@ def test_nothing_is_found_where_nothing_was_read(
     known = described(TorchModel.of(case.loaded))
     monkeypatch.setattr(look, "described", lambda loaded: known)
     # What is kept on the disk says nothing here, and takes most of the time.
-    monkeypatch.setattr(look, "_SHOWN", 0)
+    monkeypatch.setattr(look, "SHOWN", 0)
     monkeypatch.setattr(Part, "write", lambda *_: None)
     monkeypatch.setattr(VerbatimRecord, "write", lambda *_, **__: None)
     monkeypatch.setattr(VerbatimPassages, "write", lambda *_, **__: None)

@@ -11,6 +11,8 @@ def fake_models(monkeypatch: pytest.MonkeyPatch) -> None:
     """The driver deals out models that nobody trains."""
     monkeypatch.setattr(lmexposure.sweeps.driver, "SweepDirectory", FakeDirectory)
     monkeypatch.setattr(lmexposure.sweeps.driver, "task", fake_task)
+    monkeypatch.setattr(lmexposure.sweeps.driver, "_with_scores", lambda directory: 1.25)
+    monkeypatch.setattr(lmexposure.sweeps.driver, "_bytes_of_a_model", lambda *_: 5_000_000)
 
 
 @pytest.fixture(scope="session")

@@ -6,15 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from known import known
 from tiny_sweeps import MODELS, copied, corpus_at, prepared_at, scores_of, tiny_settings
 
 import lmexposure as lx
 from lmexposure.core import Outcome, Thresholds, write_report
 from lmexposure.errors import ResultError, SettingsError
 from lmexposure.studies import SweepPlan, SweepResult
-from lmexposure.sweeps import SweepDirectory, collect, read_matrices, run_task, sweep, sweep_cost
-from lmexposure.sweeps.driver import _bytes_of_a_model
+from lmexposure.sweeps import SweepDirectory, collect, read_matrices, run_task, sweep
+from lmexposure.sweeps.driver import _bytes_of_a_model, sweep_cost, train_models
 
 
 @pytest.fixture
@@ -138,13 +137,11 @@ LONG: dict[str, Any] = {"training": {"epochs": 500, "patience": 500}}
 
 def test_steps_are_timed_and_nothing_of_them_is_kept(tmp_path: Path) -> None:
     out = prepared_at(tmp_path / "sweep", **LONG).out
-    cost = sweep_cost(out, workers=2, steps=5)
-    (models,) = cost.phases
-    assert models.work == 5 / 2
-    assert 0.2 < known(models.pace) < 60  # 500 steps of some milliseconds
-    assert cost.seconds == pytest.approx(models.work * known(models.pace))
-    assert cost.sentence.startswith("5 models of at most ")
-    assert ", 2 side by side; about " in cost.sentence
+    cost = sweep_cost(SweepDirectory.open(out), steps=5)
+    assert cost.at_most
+    assert 0.2 < cost.seconds < 60  # 500 steps of some milliseconds
+    assert cost.title(5, 5, 2).startswith("5 of 5 models, each at most ")
+    assert ", 2 side by side; " in cost.title(5, 5, 2)
     assert not scores_of(out)
     assert not (out / "failed").exists()
 
@@ -152,22 +149,18 @@ def test_steps_are_timed_and_nothing_of_them_is_kept(tmp_path: Path) -> None:
 def test_models_that_are_done_say_what_the_others_take(tmp_path: Path) -> None:
     out = prepared_at(tmp_path / "sweep").out
     first = run_task(out, 2)
-    cost = sweep_cost(out, workers=1)
-    assert cost.phases[0].work == 4
-    assert cost.seconds == pytest.approx(4 * first.seconds)  # type: ignore[union-attr]
-    assert cost.sentence.startswith("4 models of about ")
-    assert " of CPU time; " in sweep_cost(out, address="auto").sentence
+    cost = sweep_cost(SweepDirectory.open(out))
+    assert cost.took == (first.seconds,)  # type: ignore[union-attr]
+    assert (cost.seconds, cost.at_most) == (*cost.took, False)
+    assert cost.title(4, 5, 1).startswith("4 of 5 models, each about ")
     (home,) = (out / "models").iterdir()
     written = sum(file.stat().st_size for file in home.iterdir())
-    assert _bytes_of_a_model(SweepDirectory.open(out), 3) == written
+    assert cost.disk == _bytes_of_a_model(SweepDirectory.open(out), 3) == written
 
 
 def test_a_model_that_ends_within_the_timed_steps_is_kept(tmp_path: Path) -> None:
     out = prepared_at(tmp_path / "sweep").out
-    assert (sweep_cost(out, workers=1).phases[0].work, len(scores_of(out))) == (4, 1)
-    for number in range(5):
-        run_task(out, number)
-    assert sweep_cost(out).sentence == "no model is left to train"
+    assert (sweep_cost(SweepDirectory.open(out)).at_most, len(scores_of(out))) == (False, 1)
 
 
 def test_kept_weights_take_their_place(tmp_path: Path) -> None:
@@ -179,14 +172,15 @@ def test_kept_weights_take_their_place(tmp_path: Path) -> None:
 
 def test_what_it_refuses(tmp_path: Path) -> None:
     with pytest.raises(ResultError, match="prepare the sweep first"):
-        sweep_cost(tmp_path)
+        train_models(tmp_path)
+    directory = prepared_at(tmp_path / "sweep")
     with pytest.raises(SettingsError, match="steps=1 must be a whole number at least 2"):
-        sweep_cost(tmp_path, steps=1)
+        sweep_cost(directory, steps=1)
 
 
 def test_a_model_that_diverges_at_once_is_timed_too(tmp_path: Path) -> None:
     training = {"learning_rate": 2e37, "epochs": 20, "patience": 20}
     out = prepared_at(tmp_path / "sweep", training=training).out
-    assert sweep_cost(out, workers=1).phases[0].work == 4
+    assert not sweep_cost(SweepDirectory.open(out)).at_most
     (failed,) = (out / "failed").iterdir()
     assert "the validation loss after step" in failed.read_text()

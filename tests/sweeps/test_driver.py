@@ -4,6 +4,8 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from fake_models import FakeDirectory, Fate, fake_task, write_plan
@@ -24,12 +26,17 @@ class Seen:
     def __init__(self) -> None:
         self.plans: list[tuple[str, Sequence[Phase]]] = []
         self.told: list[tuple[str, int, int, str]] = []
+        self.expected: list[float] = []
 
     def __call__(self, what: str, done: int, total: int, note: str = "") -> None:
         self.told.append((what, done, total, note))
 
     def plan(self, title: str, phases: Sequence[Phase], *, keeps: bool) -> None:
         self.plans.append((title, phases))
+
+    def expect(self, what: str, seconds: float) -> None:
+        assert what == "models"
+        self.expected.append(seconds)
 
     def end_asked(self) -> bool:
         return False
@@ -65,12 +72,66 @@ def test_one_display_counts_the_models_and_says_how_far_the_present_one_is(tmp_p
     assert isinstance(seen, Watcher)
     fake_task(FakeDirectory.open(out), 0)
     driver.train_models(out, workers=1, progress=seen)
-    ((title, (phase,)),) = seen.plans
-    assert (title, phase.what, phase.work, phase.before) == ("3 of 4 models", "models", 3.0, 0.25)
+    ((title, phases),) = seen.plans
+    assert title == "3 of 4 models, each about 1 s; 15.0 MB on the disk"
+    assert [phase.what for phase in phases] == ["models", "analysis"]
+    assert [phase.expected for phase in phases] == pytest.approx([1.5, 3 + 0.5 * 0.2], abs=0.01)
+    assert seen.expected[-1] == 0.0
     assert {what for what, *_ in seen.told} == {"models"}
     done = [done for _, done, _, _ in seen.told]
     assert (done[0], done[-1], done) == (1, 4, sorted(done))
     assert ("models", 2, 4, "model 2: training, 7 of 30") in seen.told
+
+
+class _Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def _board(tmp_path: Path, models: int, **cost: Any) -> tuple[driver._Board, _Clock, Seen]:
+    """The display of models that are said to take 10 s each."""
+    clock, seen = _Clock(), Seen()
+    directory: Any = FakeDirectory.open(write_plan(tmp_path, models))
+    known = {"seconds": 10.0, "at_most": True, "with_scores": 1.25, "took": (), "disk": 1}
+    told = driver.Cost(**{**known, **cost})
+    return driver._Board(directory, range(models), seen, told, clock), clock, seen
+
+
+@pytest.mark.parametrize(("models", "places"), [(24, 2), (5, 4), (7, 3), (4, 8), (6, 1)])
+@pytest.mark.parametrize("seconds", [4.0, 10.0, 25.0])  # which is not what the trial said
+def test_what_is_left_is_right_once_the_first_models_ended(
+    tmp_path: Path, models: int, places: int, seconds: float
+) -> None:
+    board, clock, seen = _board(tmp_path, models)
+    board.beat(places)
+    start = driver._WORKERS_START * (places > 1)
+    rounds = -(-models // places)
+    assert seen.expected[-1] == pytest.approx(start + rounds * 10)
+    assert seen.plans[0][1][0].expected == pytest.approx(start + rounds * 10)
+    for number in range(models):
+        clock.now = start + seconds * (1 + number // places) + 0.1 * (number % places)
+        list(board.watch([(number, SimpleNamespace(seconds=seconds))]))  # type: ignore[list-item]
+        last = start + seconds * rounds + 0.1 * ((models - 1) % places)
+        assert seen.expected[-1] == pytest.approx(last - clock.now, abs=1.0)
+    assert seen.expected[-1] == 0.0
+
+
+def test_a_first_model_that_takes_longer_says_so_of_the_others(tmp_path: Path) -> None:
+    """By its steps where it is trained here, else by the time that went by."""
+    board, clock, seen = _board(tmp_path, 4)
+    board.beat(1)
+    watch = board.inside(0)
+    for clock.now, step in ((3.0, 1), (5.0, 3), (9.0, 7)):  # a second a step, of 101
+        watch("training", step, 101)
+    assert seen.expected[-1] == pytest.approx(4 * 1.25 * (3 + 100) - 9)
+    board, clock, seen = _board(tmp_path / "beside", 4)
+    board.beat(2)
+    clock.now = driver._WORKERS_START + 60
+    board.beat(2)
+    assert seen.expected[-1] == pytest.approx(60.0)
+    assert len(seen.plans) == 1  # announced once
 
 
 def test_a_model_of_another_process_is_waited_for(
