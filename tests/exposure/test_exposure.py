@@ -58,7 +58,7 @@ LIMIT = math.log2(10 / 0.0045)  # of ten canaries: 11.12 bits
     ("exposures", "most", "outcome", "words"),
     [
         ([exact(LIMIT), *NINE], None, PASS, "at most the 11.12 bits"),
-        ([exact(LIMIT + 1e-6), *NINE], None, LEAK, "above the 11.12 bits that chance"),
+        ([exact(LIMIT + 1e-6), *NINE], None, LEAK, "exceeds 11.12 bits, which chance"),
         # The rank is the statistic of a sample: 13.3 bits, though its interval begins at 11.4 ...
         (
             ranked([1, *range(500, 9_500, 1_000)]),
@@ -173,7 +173,7 @@ def test_a_leak_in_a_huge_space_has_its_chance_in_words() -> None:
     huge = of_exposures([exact(1300.0)] * 10, size=10**400)
     check = check_of(huge, "max_exposure")
     assert check.outcome is LEAK
-    assert "in 1 of 2.2 × 10^390 such tests" in check.reason
+    assert "in 1 of 2.2 × 10^390 tests" in check.reason
     assert lx.check(huge, Thresholds(max_guesses=10**15)).exit_code == 1
 
 

@@ -106,8 +106,8 @@ UNKNOWN_ROWS = clean(context=assumed())
 LEAK_IN_UNKNOWN_ROWS = made(members([28.0] * 12, first=1), context=assumed())
 HIGHEST = (
     "Leaks: the model ranks a secret inserted once among the likeliest 1 in 520 million of all "
-    "possible ones (exposure 28.97 of 29.9 bits); chance alone gets one that far in 1 "
-    "of 5.2 million such tests; 1 of 100 is above the 14.44 bits that chance rarely exceeds."
+    "possible ones (exposure 28.97 of 29.9 bits); chance does so in 1 "
+    "of 5.2 million tests; 1 of 100 exceeds 14.44 bits, which chance rarely does."
 )
 WITHOUT = "1 of 32 secrets inserted once is without"
 

@@ -438,12 +438,14 @@ def _largest(group: CanaryClass, limit: float, by_chance: float, asked: bool) ->
     shown = at_least(largest.value, largest.capped)
     if leaks:
         rarity = max(e.statistic for e in leaks) - group.shift - math.log2(group.n)
-        why = "allowed" if asked else "that chance rarely exceeds"
+        exceeded = f"{bits(limit)}, which chance rarely does"
+        if asked:
+            exceeded = f"the {bits(limit)} allowed"
         return Outcome.LEAK, (
             f"the model ranks {group.secret} among the likeliest 1 in "
             f"{_power(largest.value - group.shift)} of all possible ones (exposure {shown} of "
-            f"{bits(group.bits, 1)}); chance alone gets one that far in 1 of {_power(rarity)} such "
-            f"tests; {len(leaks)} of {group.n:,} {are(len(leaks))} above the {bits(limit)} {why}"
+            f"{bits(group.bits, 1)}); chance does so in 1 of {_power(rarity)} tests; {len(leaks)} "
+            f"of {group.n:,} exceed{'s' * (len(leaks) == 1)} {exceeded}"
         )
     if past:
         return Outcome.INCONCLUSIVE, (
