@@ -147,12 +147,12 @@ class Remaining:
             pace = self._pace(phase)
             if pace is None:
                 return None
-            seconds = pace * phase.work
+            seconds, limit = pace * phase.work, phase.seconds
             if number == self._at:
                 elapsed = now - self._begun
-                spent = elapsed if phase.most else seconds * self._done
-                seconds = max(0.0, min(phase.seconds - elapsed, seconds - spent))
-            left += seconds
+                seconds -= elapsed if phase.most else seconds * self._done
+                limit -= elapsed
+            left += max(0.0, min(limit, seconds))
         return left if self._phases else None
 
     def _pace(self, phase: Phase) -> float | None:

@@ -244,7 +244,7 @@ def test_a_measurement_that_goes_on_announces_what_is_left(tmp_path: Path) -> No
             measure(LOADED, MANIFEST, settings=SLOWLY, out=tmp_path, progress=watcher)
         return {phase.what: phase for phase in watcher.phases}
 
-    first = phases(("code: drawing fills", 0))
+    first = phases(("code: drawing secrets", 0))
     again = phases(("extracting code", 5))
     last = phases(("nowhere", 0))
     assert first.keys() - again.keys() == {"scoring code"}
@@ -260,7 +260,7 @@ def test_a_search_ends_with_its_seconds() -> None:
     phases = {one.what: one for one in measurement_phases(task, Paces(stepping=1.0))}
     for name in ("code: counting ranks", "code: best-first search"):
         assert phases[name].expected == 0.5
-    assert phases["code: drawing fills"].expected == phases["code: drawing fills"].work
+    assert phases["code: drawing secrets"].expected == phases["code: drawing secrets"].work
 
 
 class Spoken(Pressed):

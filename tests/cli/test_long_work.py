@@ -88,6 +88,9 @@ def test_a_limit_in_seconds_bounds_its_phase() -> None:
     remaining = Remaining(phases, 0.0)
     remaining.update("training", 1, 100, 10.0)
     assert known(remaining.left(10.0)) == pytest.approx(20.0)
+    ahead = Phase(what="search", kind="stepping", work=900.0, pace=1.0, seconds=4.0)
+    assert Remaining([*phases, ahead], 0.0).left(0.0) is None
+    assert Remaining([ahead, SEVERAL[4]], 0.0).left(0.0) == pytest.approx(4 + 2)
 
 
 @pytest.mark.parametrize(
