@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from lmexposure.doors import check, compare, open, report
     from lmexposure.federated import audit_update
     from lmexposure.integrations import ExposureCallback, Wrapping, insert, remove, verify
-    from lmexposure.models import GradientCanaries, dp_check, load_model
+    from lmexposure.models import GradientCanaries, dp_check, language_model, load_model
     from lmexposure.statistics import exposure
     from lmexposure.studies import Result
 else:

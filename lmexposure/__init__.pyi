@@ -38,6 +38,7 @@ from lmexposure.integrations import remove as remove
 from lmexposure.integrations import verify as verify
 from lmexposure.models import GradientCanaries as GradientCanaries
 from lmexposure.models import dp_check as dp_check
+from lmexposure.models import language_model as language_model
 from lmexposure.models import load_model as load_model
 from lmexposure.statistics import exposure as exposure
 from lmexposure.studies import (

@@ -14,7 +14,7 @@ import torch
 
 from lmexposure.core import Encoded
 from lmexposure.errors import ModelError, NumericalError
-from lmexposure.models import LstmForCausalLM
+from lmexposure.models import FunctionLm, LstmForCausalLM
 from lmexposure.scoring.prefix_tree import LevelNodes, PackedNodes, SortedTexts
 from lmexposure.scoring.runtime import (
     LN2,
@@ -199,7 +199,7 @@ class PrefixTreeForward:
 def choose_forward(model: Any, encoded: Sequence[Encoded]) -> PlainForward | PrefixTreeForward:
     """The fastest way that is right for this model, in evaluation mode, and these texts."""
     plain = PlainForward(model, encoded)
-    if len(encoded) < _TEXTS_WORTH_A_PROBE:
+    if len(encoded) < _TEXTS_WORTH_A_PROBE or isinstance(model, FunctionLm):
         return plain
     texts = SortedTexts(encoded)
     failures: dict[str, str] = {}  # what was tried first, by what was wrong with it

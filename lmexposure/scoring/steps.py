@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from lmexposure.core import Stepping
-from lmexposure.models import LstmForCausalLM
+from lmexposure.models import FunctionLm, LstmForCausalLM
 from lmexposure.scoring.cached_steps import CachedSteps, PathSteps
 from lmexposure.scoring.runtime import (
     LN2,
@@ -196,6 +196,8 @@ def next_token_steps(model: Any, probe: Sequence[int], *, copied_from: Any = Non
         probe: at least 2 token ids, such as an encoded canary.
         copied_from: a model that this is a copy of in another dtype; what was right on it is here.
     """
+    if isinstance(model, FunctionLm):
+        return RecomputedSteps(model, "a function keeps no states")
     why = ""
     # The fastest first.
     makers: list[Callable[[], WholeSteps]]

@@ -1,0 +1,286 @@
+"""A language model that is a function of token ids, with the tokenizer that it reads by.
+
+Whoever has a checkpoint with its own code, or a model of another library, has a function from token
+ids to logits. It is tried first: what is wrong with such functions shows on a few tokens, and would
+otherwise look like a model that memorised nothing, or everything.
+"""
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from transformers import PretrainedConfig, PreTrainedModel
+from transformers.modeling_outputs import CausalLMOutput
+
+from lmexposure._validate import integer
+from lmexposure.errors import ModelError
+from lmexposure.models.load import LoadedModel
+from lmexposure.models.other_tokenizers import as_tokenizer
+
+_PARAMETERS = 10**7  # of a function that does not say how many it has
+_ROWS, _TOKENS = 3, 8  # of a trial
+_ROUNDING, _HALF_ROUNDING = 1e-4, 3e-2  # of logits, as a share of the largest
+_SUM = 1e-3  # by how much a sum of probabilities may miss 1
+
+
+class FunctionConfig(PretrainedConfig):  # type: ignore[misc]  # transformers is not typed
+    """What is known of a function: how many next tokens it tells apart, and its window."""
+
+    model_type = "function"
+
+
+class FunctionLm(PreTrainedModel):  # type: ignore[misc]  # transformers is not typed
+    """A function from token ids, shape (B, T), to logits, as a causal model of transformers.
+
+    It keeps no states: each prefix is read from its first token.
+    """
+
+    config_class: ClassVar[type] = FunctionConfig
+
+    def __init__(self, config: FunctionConfig, asked: "_Asked", parameters: int) -> None:
+        super().__init__(config)
+        self.asked, self._parameters_said = asked, parameters
+        # As many rows as there are next tokens, and no numbers; it is no weight of the model.
+        self._rows = (nn.Embedding(config.vocab_size, 1, device="meta"),)
+
+    @property
+    def device(self) -> torch.device:
+        """Where token ids go, and where logits come from."""
+        return self.asked.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of its logits."""
+        return self.asked.dtype
+
+    def num_parameters(self, *args: Any, **kwargs: Any) -> int:
+        """As they were counted or said."""
+        return self._parameters_said
+
+    def get_output_embeddings(self) -> nn.Module:
+        """See `_rows`."""
+        return self._rows[0]
+
+    def get_input_embeddings(self) -> nn.Module:
+        """The same: what it can read is what it can say."""
+        return self._rows[0]
+
+    def forward(self, input_ids: Tensor, logits_to_keep: int = 0) -> CausalLMOutput:
+        """Logits of the last places of each row, of all where 0 are asked for."""
+        return CausalLMOutput(logits=self.asked.logits(input_ids, keep=logits_to_keep))
+
+
+def language_model(
+    logits: Callable[[Any], Any],
+    *,
+    tokenizer: Any,
+    window: int | None,
+    last_only: bool = False,
+    name: str = "function",
+    parameters: int | None = None,
+) -> LoadedModel:
+    """A function of token ids as a model that can be measured.
+
+    It is asked in batches of whole prefixes: no states are kept from one question to the next, so
+    that an exact search takes longer than with a model of transformers.
+
+    Args:
+        logits: from token ids, int64 of shape (B, T), to the logits of the next token behind each
+            place, shape (B, T, V), in natural units; log-probabilities are logits too. It gets an
+            array of numpy, or a tensor where it takes no array, and gives what numpy, torch or
+            dlpack can read, alone or first in a tuple. Rows end in token 0 where they are shorter
+            than others. A module of torch computes on its own device, in evaluation mode.
+        tokenizer: of transformers, `tokenizers`, tiktoken or sentencepiece; or (encode, decode,
+            pieces): text to ids, ids to text, and what each id spells, a list of V texts.
+        window: most tokens that it reads at once; None: no limit.
+        last_only: it gives the logits behind the last token of each row alone, shape (B, V). Each
+            place of a text is then a question of its own.
+        name: what a result calls it.
+        parameters: how many it has, from which the budget of an exact search follows; None: those
+            of a module are counted, else 10 million.
+
+    Raises:
+        ModelError: it raises, gives another shape, NaN, or probabilities; its numbers depend on
+            later tokens, on the other rows, on chance, or on what it was asked before; the
+            tokenizer is none of these, or has tokens that the function does not tell apart.
+        SettingsError: a window or a number of parameters below 1.
+    """
+    if not callable(logits):
+        raise ModelError(
+            f"logits is of type {type(logits).__name__}; give a function from token ids to logits"
+        )
+    if window is not None:
+        integer("window", window, low=2)
+    read = as_tokenizer(tokenizer)
+    asked = _Asked(logits, last_only=last_only)
+    modes = [(module, module.training) for module in asked.modules()]
+    try:
+        asked.eval()
+        with torch.inference_mode():
+            trial = _Trial(asked, name, vocabulary=len(read), window=window)
+            size = trial.outputs()
+    finally:
+        for module, training in modes:
+            module.training = training
+    if parameters is None:
+        counted = sum(weight.numel() for weight in asked.parameters())
+        parameters = counted or _PARAMETERS
+    config = FunctionConfig(vocab_size=size, max_position_embeddings=window)
+    integer("parameters", parameters, low=1)
+    return LoadedModel(model=FunctionLm(config, asked, parameters), tokenizer=read, name=name)
+
+
+class _Asked(nn.Module):
+    """A function, by what it takes and gives; a module among its parts is found by torch."""
+
+    def __init__(self, function: Callable[[Any], Any], *, last_only: bool) -> None:
+        super().__init__()
+        self.function, self.last_only = function, last_only
+        self.takes_tensors = isinstance(function, nn.Module)
+        self.device, self.dtype = torch.device("cpu"), torch.float32
+        if (weight := next(self.parameters(), None)) is not None:
+            self.device = weight.device
+        # What it says on a trial, which stands for what it is made of.
+        self.register_buffer("said", torch.empty(0))
+
+    def logits(self, ids: Tensor, *, keep: int) -> Tensor:
+        """Logits behind the last `keep` places of each row, of all where it is 0: (B, keep, V)."""
+        length = ids.shape[1]
+        if not self.last_only:
+            return self.ask(ids)[:, -keep:]
+        ends = range(length - (keep or length) + 1, length + 1)
+        return torch.stack([self.ask(ids[:, :end]) for end in ends], dim=1)
+
+    def ask(self, ids: Tensor) -> Tensor:
+        """What it gives, as a tensor."""
+        given = self.function(ids.to(self.device) if self.takes_tensors else ids.cpu().numpy())
+        given = getattr(given, "logits", given)
+        given = given[0] if isinstance(given, tuple | list) else given
+        if isinstance(given, Tensor):
+            return given
+        if hasattr(given, "__dlpack__") and not isinstance(given, np.ndarray):
+            return torch.utils.dlpack.from_dlpack(given)
+        return torch.from_numpy(np.array(given))
+
+
+class _Trial:
+    """Some tokens, and what a function must give for them."""
+
+    def __init__(self, asked: _Asked, name: str, *, vocabulary: int, window: int | None) -> None:
+        self.asked, self.name = asked, name
+        self.tokens = min(_TOKENS, window or _TOKENS)
+        self.vocabulary = vocabulary
+        generator = np.random.default_rng(0)
+        ids = generator.integers(0, vocabulary, size=(_ROWS, self.tokens))
+        self.ids = torch.from_numpy(ids)
+
+    def outputs(self) -> int:
+        """How many next tokens it tells apart; refuse a function that is no language model."""
+        first = self._first()
+        size = self._checked_shape(first)
+        if not torch.isfinite(first).any() or torch.isnan(first).any():
+            raise self._wrong("gives NaN or no finite logit at all", "check its weights")
+        finite = first.float()
+        if bool((finite >= 0).all()) and bool(((finite.sum(-1) - 1).abs() < _SUM).all()):
+            raise self._wrong("gives probabilities", "return logits, or the logarithm of these")
+        self.asked.dtype = first.dtype if first.dtype.is_floating_point else torch.float32
+        self._check_repeats(first)
+        self._check_rows(first)
+        self._check_causal(first)
+        self.asked.said = finite.clone()
+        return size
+
+    def _first(self) -> Tensor:
+        """The first answer, to an array or, where it takes none, to a tensor."""
+        try:
+            return self.asked.ask(self.ids)
+        except Exception as failure:
+            refused = failure
+        if not self.asked.takes_tensors:
+            self.asked.takes_tensors = True
+            try:
+                return self.asked.ask(self.ids)
+            except Exception as failure:
+                refused = failure
+        raise self._wrong(
+            f"raised {type(refused).__name__} on token ids of shape {tuple(self.ids.shape)} "
+            f"({str(refused)[:200]})",
+            "it must take int64 ids of any number of rows and tokens within the window",
+        ) from refused
+
+    def _checked_shape(self, first: Tensor) -> int:
+        rows, tokens = self.ids.shape
+        shape, last = tuple(first.shape), self.asked.last_only
+        wanted = (rows,) if last else (rows, tokens)
+        if shape[:-1] == wanted and shape[-1] >= self.vocabulary:
+            return shape[-1]
+        gave = f"gives shape {shape} for {rows} rows of {tokens} tokens"
+        if shape[:-1] == wanted:
+            raise self._wrong(
+                f"{gave}, and the tokenizer has {self.vocabulary} tokens",
+                "give the tokenizer that it was trained with",
+            )
+        if not last and shape[:-1] in ((rows,), (rows, 1)):
+            raise self._wrong(
+                f"{gave}: the last place alone",
+                "return the logits of every place (a nanoGPT gives them where it gets targets), or "
+                "say last_only=True and return (rows, vocabulary)",
+            )
+        whole = "(rows, vocabulary)" if last else "(rows, tokens, vocabulary)"
+        raise self._wrong(gave, f"return logits of shape {whole}")
+
+    def _check_repeats(self, first: Tensor) -> None:
+        if self._alike(first, self.asked.ask(self.ids)):
+            return
+        said = []
+        for _ in range(2):
+            torch.manual_seed(0)
+            np.random.seed(0)
+            said.append(self.asked.ask(self.ids))
+        if self._alike(*said):
+            raise self._wrong(
+                "gives other numbers each time, by chance", "switch dropout off (model.eval())"
+            )
+        raise self._wrong(
+            "gives other numbers when it is asked again",
+            "let it begin anew each time, without what it kept from the call before",
+        )
+
+    def _check_rows(self, first: Tensor) -> None:
+        for row in range(len(self.ids)):
+            if not self._alike(first[row : row + 1], self.asked.ask(self.ids[row : row + 1])):
+                raise self._wrong(
+                    "gives a row other numbers beside other rows",
+                    "let no number depend on the rest of the batch",
+                )
+
+    def _check_causal(self, first: Tensor) -> None:
+        shorter = self.ids[:, :-1]
+        if self.asked.last_only:
+            # What the last place gives can depend on nothing that comes later; that it depends on
+            # what comes before is a matter of the model.
+            return
+        changed = self.ids.clone()
+        changed[:, -1] = (changed[:, -1] + 1) % self.vocabulary
+        before = [first[:, :-1], self.asked.ask(changed)[:, :-1], self.asked.ask(shorter)]
+        if not all(self._alike(before[0], other) for other in before[1:]):
+            raise self._wrong(
+                "looks ahead: its numbers depend on later tokens",
+                "mask what comes later, as a causal language model does",
+            )
+
+    def _alike(self, one: Tensor, other: Tensor) -> bool:
+        if one.shape != other.shape:
+            return False
+        share = _HALF_ROUNDING if one.dtype.itemsize < torch.float32.itemsize else _ROUNDING
+        one, other = one.float(), other.float()
+        known = torch.isfinite(one)
+        if not torch.equal(known, torch.isfinite(other)):
+            return False
+        gap = (one[known] - other[known]).abs().max()
+        return bool(gap <= share * max(1.0, float(one[known].abs().max())))
+
+    def _wrong(self, what: str, remedy: str) -> ModelError:
+        return ModelError(f"the function of model {self.name!r} {what}; {remedy}")
