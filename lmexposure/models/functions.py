@@ -271,16 +271,16 @@ class _Trial:
                 "mask what comes later, as a causal language model does",
             )
 
-    def _alike(self, one: Tensor, other: Tensor) -> bool:
-        if one.shape != other.shape:
+    def _alike(self, first: Tensor, other: Tensor) -> bool:
+        if first.shape != other.shape:
             return False
-        share = _HALF_ROUNDING if one.dtype.itemsize < torch.float32.itemsize else _ROUNDING
-        one, other = one.float(), other.float()
-        known = torch.isfinite(one)
+        share = _HALF_ROUNDING if first.dtype.itemsize < torch.float32.itemsize else _ROUNDING
+        first, other = first.float(), other.float()
+        known = torch.isfinite(first)
         if not torch.equal(known, torch.isfinite(other)):
             return False
-        gap = (one[known] - other[known]).abs().max()
-        return bool(gap <= share * max(1.0, float(one[known].abs().max())))
+        gap = (first[known] - other[known]).abs().max()
+        return bool(gap <= share * max(1.0, float(first[known].abs().max())))
 
     def _wrong(self, what: str, remedy: str) -> ModelError:
         return ModelError(f"the function of model {self.name!r} {what}; {remedy}")

@@ -1,7 +1,9 @@
 """A function of token ids is measured as the model behind it."""
 
+import runpy
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,6 +25,7 @@ MANIFEST = pins(2)
 SETTINGS = replace(QUICK, references=90)
 MODEL = gpt2().eval()
 WINDOW = int(MODEL.config.n_positions)
+EXAMPLE = Path(__file__).parents[2] / "scripts" / "examples" / "any_model.py"
 V = int(MODEL.config.vocab_size)
 Ids = NDArray[np.int64]
 
@@ -193,3 +196,10 @@ def test_tokenizers_of_other_libraries_give_the_same_ids() -> None:
         as_tokenizer({"a": 1})
     with pytest.raises(ModelError, match="a list of different texts"):
         as_tokenizer((of_characters, spelled, ["a", "a"]))
+
+
+def test_the_example_measures_models_that_saw_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    runpy.run_path(str(EXAMPLE), run_name="__main__")
+    nano, bigrams = capsys.readouterr().out.splitlines()
+    for line, name in ((nano, "nano"), (bigrams, "bigrams")):
+        assert line.startswith(f"{name} Inconclusive: nothing shows that this model saw")
