@@ -4,6 +4,7 @@ All of it is known before torch, whose import takes longer than a person waits f
 """
 
 import importlib.metadata
+import importlib.util
 import json
 import os
 import sys
@@ -66,6 +67,9 @@ def check_model(
     Only as far as its files and the hub say so.
     """
     name = os.fspath(name)
+    if is_gguf(name):
+        check_gguf(name)
+        return
     if not is_directory(name):
         if not _is_cached(name, revision):
             on_hub(name, revision, offline=offline)
@@ -96,9 +100,34 @@ def check_tokenizer(name: str, *, revision: str | None = None, offline: bool = F
         raise ModelError(f"no tokenizer: {failure}") from failure
 
 
+def is_gguf(name: str) -> bool:
+    """Whether a name is of a file that begins as those of llama.cpp do."""
+    try:
+        with open_regular(Path(name)) as stream:
+            return bool(stream.read(4) == b"GGUF")
+    except (OSError, ValueError):
+        return False
+
+
+def is_checkpoint(name: str | os.PathLike[str]) -> bool:
+    """Whether a name is of a file that only its owner's code can make a model of."""
+    return Path(name).is_file() and not is_gguf(os.fspath(name))
+
+
+def check_gguf(name: str) -> None:
+    """Refuse a file of llama.cpp where what reads it is not installed."""
+    if importlib.util.find_spec("gguf") is None:
+        raise ModelError(
+            f"model {name!r} is a GGUF file, which needs gguf; install it: "
+            "pip install 'lmexposure[gguf]'"
+        )
+
+
 def is_directory(name: str) -> bool:
-    """Whether a name is of a directory with a model in it, and of none on the hub."""
+    """Whether a name is of a directory with a model in it, or its file, and of none on the hub."""
     path = Path(name)
+    if is_gguf(name):
+        return True
     if name and path.is_dir():
         _check_directory(path)
         return True
@@ -117,7 +146,10 @@ def _of_file(path: Path) -> str:
         return f"is a file; give the directory that holds it, {str(path.parent)!r}"
     if is_manifest(path):
         return "is a manifest; give the directory of the model, and the manifest in its place"
-    return "is a file; give a directory that save_pretrained wrote"
+    return (
+        "is a file; give a directory that save_pretrained wrote or a GGUF file, or with your own "
+        "checkpoint the function that builds its model (builder='my_module:build')"
+    )
 
 
 def manifest_at(path: str | os.PathLike[str]) -> Path:

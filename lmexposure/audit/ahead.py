@@ -5,7 +5,13 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
-from lmexposure._saved_models import NEW_MODELS, check_device, check_model, have_other_weights
+from lmexposure._saved_models import (
+    NEW_MODELS,
+    check_device,
+    check_model,
+    have_other_weights,
+    is_checkpoint,
+)
 from lmexposure.audit.corpus import wrapping_of
 from lmexposure.canaries import (
     FileCorpus,
@@ -17,7 +23,7 @@ from lmexposure.canaries import (
     listed_files,
     read_records,
 )
-from lmexposure.errors import CorpusError, ModelError, ResultError
+from lmexposure.errors import CorpusError, ModelError, ResultError, SettingsError
 from lmexposure.studies import (
     MOST_POPULATION,
     POPULATION_SHARE,
@@ -84,6 +90,13 @@ def check_ahead(  # noqa: PLR0913 - the data of any call
 
 def _check_model(model: object, run: RunSettings, *, chats: bool = False) -> None:
     """Refuse a model that is named and cannot be loaded."""
+    if run.builder is not None and isinstance(model, str | Path):
+        if is_checkpoint(model):
+            return
+        raise SettingsError(
+            f"builder={run.builder!r} makes a model of a checkpoint file, and {str(model)!r} is "
+            "none; leave it out"
+        )
     if isinstance(model, str | Path) and str(model) not in _NO_NAMES:
         check_model(model, revision=run.revision, offline=run.offline, chats=chats)
 

@@ -72,7 +72,7 @@ if TYPE_CHECKING:
         noisy_sum,
         random_canary,
     )
-    from lmexposure.models.functions import FunctionLm, language_model
+    from lmexposure.models.functions import FunctionLm, built_model, language_model
     from lmexposure.models.gradient_canaries import GradientCanaries
     from lmexposure.models.load import (
         LoadedModel,

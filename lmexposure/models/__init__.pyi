@@ -57,6 +57,7 @@ from lmexposure.models.federated_rounds import mock_rounds as mock_rounds
 from lmexposure.models.federated_rounds import noisy_sum as noisy_sum
 from lmexposure.models.federated_rounds import random_canary as random_canary
 from lmexposure.models.functions import FunctionLm as FunctionLm
+from lmexposure.models.functions import built_model as built_model
 from lmexposure.models.functions import language_model as language_model
 from lmexposure.models.gradient_canaries import GradientCanaries as GradientCanaries
 from lmexposure.models.load import LoadedModel as LoadedModel

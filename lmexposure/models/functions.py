@@ -5,17 +5,26 @@ ids to logits. It is tried first: what is wrong with such functions shows on a f
 otherwise look like a model that memorised nothing, or everything.
 """
 
-from collections.abc import Callable
+import importlib
+import inspect
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from safetensors.torch import load_file
 from torch import Tensor, nn
 from transformers import PretrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutput
 
+from lmexposure._files import sha256_file
 from lmexposure._validate import integer
-from lmexposure.errors import ModelError
+from lmexposure.errors import ModelError, SettingsError
 from lmexposure.models.load import LoadedModel
 from lmexposure.models.other_tokenizers import as_tokenizer
 
@@ -130,6 +139,63 @@ def language_model(
     config = FunctionConfig(vocab_size=size, max_position_embeddings=window)
     integer("parameters", parameters, low=1)
     return LoadedModel(model=FunctionLm(config, asked, parameters), tokenizer=read, name=name)
+
+
+def built_model(path: str | Path, builder: str) -> LoadedModel:
+    """A checkpoint of one's own, by the function "module:function" that builds its model.
+
+    It gets what the file holds, read without running code of it, and gives what `language_model`
+    made.
+    """
+    module_name, _, name = builder.partition(":")
+    if not module_name or not name:
+        raise SettingsError(
+            f"builder={builder!r} must be module:function, such as my_model:build, of a module in "
+            "this directory or an installed one"
+        )
+    held = _checkpoint(Path(path))
+    try:
+        with _importing_from_here():
+            module = importlib.import_module(module_name)
+            made = getattr(module, name)(held)
+    except Exception as failure:
+        raise ModelError(
+            f"builder={builder!r} raised {type(failure).__name__} ({failure}); it gets what "
+            f"{path} holds, and must return lmexposure.language_model(...)"
+        ) from failure
+    if not isinstance(made, LoadedModel):
+        raise ModelError(
+            f"builder={builder!r} gave a {type(made).__name__}; it must return "
+            "lmexposure.language_model(...)"
+        )
+    code = inspect.getsourcefile(module)
+    by = "" if code is None else f" of {Path(code).name} (SHA-256 {sha256_file(Path(code))})"
+    note = f"built by {name}{by} from a checkpoint (SHA-256 {sha256_file(Path(path))})"
+    return replace(made, name=str(path), notes=(*made.notes, note))
+
+
+def _checkpoint(path: Path) -> Any:
+    """What a file of torch or safetensors holds."""
+    try:
+        if path.suffix == ".safetensors":
+            return load_file(path)
+        return torch.load(path, weights_only=True, map_location="cpu")
+    except Exception as failure:
+        raise ModelError(
+            f"model {str(path)!r} cannot be read as a checkpoint of torch without running code of "
+            f"it ({str(failure).splitlines()[0][:200]}); save its state_dict alone, by torch.save "
+            "or safetensors"
+        ) from failure
+
+
+@contextmanager
+def _importing_from_here() -> Iterator[None]:
+    """Find modules of the working directory, too."""
+    sys.path.insert(0, os.getcwd())
+    try:
+        yield
+    finally:
+        sys.path.remove(os.getcwd())
 
 
 class _Asked(nn.Module):

@@ -4,6 +4,7 @@ import os
 import shutil
 import tempfile
 import weakref
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -24,8 +25,10 @@ from transformers.utils import logging as transformers_logging
 
 from lmexposure._files import atomic_directory
 from lmexposure._saved_models import (
+    check_gguf,
     is_adapter,
     is_directory,
+    is_gguf,
     no_device,
     no_tokenizer,
     nowhere,
@@ -35,7 +38,7 @@ from lmexposure._saved_models import (
     whole_base,
 )
 from lmexposure._validate import of_type, one_of
-from lmexposure.errors import FileError, ModelError
+from lmexposure.errors import FileError, ModelError, SettingsError
 from lmexposure.models.adapters import check_weights, with_adapter
 from lmexposure.models.encoding import context_window, tokenizer_sha256
 from lmexposure.models.memory import (
@@ -135,8 +138,8 @@ def load_model(  # noqa: PLR0913 (as transformers' own from_pretrained, whose na
     spread over devices it is computed apart. A model that was saved quantised is loaded so.
 
     Args:
-        name_or_path: a directory that `save_pretrained` wrote, of a model or of an adapter, or a
-            hub name such as "org/name".
+        name_or_path: a directory that `save_pretrained` wrote, of a model or of an adapter, a GGUF
+            file, or a hub name such as "org/name".
         device: "cpu", "cuda", "cuda:1", "mps".
         dtype: "float32", "bfloat16" or "float16"; of quantised weights, what they are computed in.
         load_in: "8bit" or "4bit" quantises the weights: on a CPU by torchao (of linear layers
@@ -176,6 +179,8 @@ def load_model(  # noqa: PLR0913 (as transformers' own from_pretrained, whose na
         "local_files_only": offline or local,
         "trust_remote_code": trust_remote_code,
     }
+    if is_gguf(name):
+        place, options["gguf_file"] = _in_gguf(name, load_in)
     placing: dict[str, Any] = {} if device_map is None else {"device_map": device_map}
     auto = isinstance(device_map, str) and torch.cuda.is_available()
     arriving = "cuda" if auto else device
@@ -205,8 +210,30 @@ def load_model(  # noqa: PLR0913 (as transformers' own from_pretrained, whose na
     check_embeddings_are_here(name, model)
     model.eval()
     check_causal(name, model)
-    notes = (*precision_notes(name, model), *notes)
+    notes = (*precision_notes(name, model), *notes, *_gguf_notes(name))
     return LoadedModel(model=model, tokenizer=tokenizer, name=name, notes=notes)
+
+
+def _in_gguf(name: str, load_in: str | None) -> tuple[str, str]:
+    """Directory and name of a GGUF file, which can be read here."""
+    check_gguf(name)
+    if load_in is not None:
+        raise SettingsError(
+            f"load_in={load_in!r} quantises weights that were not, and {name} is a GGUF file; "
+            "leave it out"
+        )
+    return str(Path(name).parent), Path(name).name
+
+
+def _gguf_notes(name: str) -> tuple[str, ...]:
+    """How the weights of a GGUF file are kept."""
+    if not is_gguf(name):
+        return ()
+    from gguf import GGUFReader  # of an extra
+
+    kinds = Counter(tensor.tensor_type.name for tensor in GGUFReader(name).tensors)
+    kept = ", ".join(f"{kind} ({number})" for kind, number in kinds.most_common())
+    return (f"the GGUF file keeps its tensors as {kept}; they are computed with in full precision",)
 
 
 def model_outline(path: str | os.PathLike[str]) -> dict[str, str]:

@@ -10,6 +10,7 @@ import json
 import math
 import re
 import shutil
+import struct
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -29,7 +30,7 @@ from lmexposure.errors import ModelError
 # What reading the config or the headers of damaged files raises.
 UNREADABLE = (
     *(OSError, ValueError, KeyError, RuntimeError, AttributeError),
-    *(SafetensorError, StrictDataclassError),
+    *(SafetensorError, StrictDataclassError, struct.error),
 )
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 # What no method quantises: embeddings and the head, by the names that models give them.

@@ -13,6 +13,7 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from lmexposure._files import sha256_bytes
+from lmexposure._saved_models import is_checkpoint
 from lmexposure._style import visible
 from lmexposure.core import Encoded, TokenScores
 from lmexposure.errors import ModelError, SettingsError
@@ -22,6 +23,7 @@ from lmexposure.models import (
     LoadedModel,
     active_adapters,
     as_loaded,
+    built_model,
     check_causal,
     check_device,
     check_embeddings_are_here,
@@ -140,6 +142,8 @@ def check_model(settings: RunSettings) -> None:
 
 def load_for_measuring(model: str | Path, settings: RunSettings) -> TorchModel:
     """Load a model as the settings say: device, dtype, quantised, spread, revision, offline."""
+    if settings.builder is not None and is_checkpoint(model):
+        return TorchModel.of(built_model(model, settings.builder))
     _refuse_damaged(model)
     if str(model) in NEW_MODELS and not Path(model).exists():
         raise ModelError(

@@ -39,7 +39,8 @@ FLAGS: Mapping[str, tuple[str, str]] = {
     "dp-check": ("model epsilon delta noise_multiplier", "epochs batch_size lora device"),
     "measure": (
         "effort references estimate",
-        "left_context loss chat_template claimed_epsilon delta device dtype load_in offline",
+        "left_context loss chat_template claimed_epsilon delta device dtype load_in builder "
+        "offline",
     ),
     "sweep": (
         "models formats canaries repetitions population model",
@@ -62,7 +63,7 @@ _OF_RECORDS = (
     *("seed", "layout", "text_field", "prompt_field", "completion_field", "delta"),
     *("form", "turn", *SETTINGS_OF_ROWS),
 )
-_MEASURED = ("dtype", "load_in", "device_map", "scoring_batch")
+_MEASURED = ("dtype", "load_in", "builder", "device_map", "scoring_batch")
 _LEARNING = ((TRAINING, MACHINE), _OF_RECORDS, _MEASURED)
 _PARTS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]] = {
     "insert": ((HIDDEN,), (), ()),
@@ -75,7 +76,7 @@ _PARTS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]] =
 RARE: tuple[str, ...] = (
     *("prompt_field", "completion_field"),
     *("form", "turn", "loss", "rendering", "other_turn", "system", "chat_template", "chat_date"),
-    *("load_in", "device_map", "texts"),
+    *("load_in", "builder", "device_map", "texts"),
 )
 
 

@@ -493,6 +493,15 @@ class RunSettings(Settings):
         rule=choice("8bit", "4bit"),
         usual="as they were saved",
     )
+    builder: str | None = setting(
+        None,
+        "of a checkpoint file of your own, the function that makes a model of what it holds, "
+        "module:function; it returns lmexposure.language_model(...)",
+        panel=MACHINE,
+        rule=text,
+        metavar="MODULE:FUNCTION",
+        usual="a directory or a GGUF file is loaded by transformers",
+    )
     device_map: str | None = setting(
         None,
         "auto spreads the measured model over all devices and the memory of the CPU",

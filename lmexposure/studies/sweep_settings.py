@@ -73,7 +73,8 @@ def of_sweeps() -> list[str]:
         "audit",
         "max_share",
     )
-    measured = {*settings_taken(MeasureSettings), "dtype", "load_in", "device_map"} - {"delta"}
+    loaded = ("dtype", "load_in", "builder", "device_map")
+    measured = {*settings_taken(MeasureSettings), *loaded} - {"delta"}
     return [n for n in settings_taken(RunSettings) if n not in measured and n not in tossed]
 
 

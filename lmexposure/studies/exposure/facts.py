@@ -193,7 +193,7 @@ def _option_facts(options: RunSettings | None, measure: MeasureSettings) -> Iter
     own = {} if options is None else run_settings(options)
     own.pop("seed", None)
     own = {name: value for name, value in own.items() if name not in RARE or value is not None}
-    machine = ("device", "dtype", "load_in", "device_map", "offline", "revision")
+    machine = ("device", "dtype", "load_in", "builder", "device_map", "offline", "revision")
     declared = settings_of(RunSettings)
     yield from named_facts({name: v for name, v in own.items() if name not in machine}, declared)
     if options is not None:
