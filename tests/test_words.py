@@ -61,7 +61,7 @@ RIGHT = (
     r"--(?:windows|population)\b",
     r"\b(?:windows|population|rendering)=",
     r"leave rendering out",
-    r"context window",
+    r"context window|window: most tokens",
     r"places of windows",  # a key of what was asked
     r"ways to fill|fill in the words|to fill its last batch",
     r"Estimating the population size",  # a title

@@ -114,7 +114,7 @@ def language_model(
         ModelError: it raises, gives another shape, NaN, or probabilities; its numbers depend on
             later tokens, on the other rows, on chance, or on what it was asked before; the
             tokenizer is none of these, or has tokens that the function does not tell apart.
-        SettingsError: a window or a number of parameters below 1.
+        SettingsError: a context window or a number of parameters below 1.
     """
     if not callable(logits):
         raise ModelError(
@@ -273,7 +273,7 @@ class _Trial:
         raise self._wrong(
             f"raised {type(refused).__name__} on token ids of shape {tuple(self.ids.shape)} "
             f"({str(refused)[:200]})",
-            "it must take int64 ids of any number of rows and tokens within the window",
+            "it must take int64 ids of any number of rows and tokens within its context window",
         ) from refused
 
     def _checked_shape(self, first: Tensor) -> int:

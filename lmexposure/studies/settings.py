@@ -501,6 +501,7 @@ class RunSettings(Settings):
         rule=text,
         metavar="MODULE:FUNCTION",
         usual="a directory or a GGUF file is loaded by transformers",
+        recorded=False,  # a note of the result says it, with the hash of its file
     )
     device_map: str | None = setting(
         None,
