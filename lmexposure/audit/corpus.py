@@ -210,21 +210,22 @@ def share_warning(
         above = max(above, of_documents / _MOST_OF_DOCUMENTS)
     if not shares:
         return None
+    ways = _fewer(settings, above)
+    if settings.witness:
+        ways.append("leave the witnesses out (witness=False), which the gate then misses")
     return (
         f"the canaries are {' and '.join(shares)}: this changes the model, which will remember "
-        f"them better than your real model would; {_fewer(settings, above)}, or take more text"
-        + ", or leave the witnesses out (witness=False), which the gate then misses"
-        * settings.witness
+        f"them better than your real model would; {', or '.join(ways)}"
     )
 
 
 def refuse_share(settings: RunSettings, of_bytes: float) -> None:
     """Refuse canaries that are most of the corpus, of which a model would read more than of it."""
     if of_bytes > settings.max_share:
-        fewer = _fewer(settings, of_bytes / _MOST_OF_TOKENS)
+        fewer = ", or ".join(_fewer(settings, of_bytes / _MOST_OF_TOKENS))
         raise SettingsError(
             f"the canaries would be {percent(of_bytes)} of the corpus' bytes, so that a model "
-            f"would learn them in place of your text; {fewer}, or take more text (max_share=1 "
+            f"would learn them in place of your text; {fewer} (max_share=1 "
             "inserts them all the same)"
         )
 
@@ -245,14 +246,16 @@ def share_ahead(files: Files, settings: RunSettings, out: str | Path) -> float:
     return added / (added + sum(path.stat().st_size for path in paths))
 
 
-def _fewer(settings: RunSettings, above: float) -> str:
+def _fewer(settings: RunSettings, above: float) -> list[str]:
     """What lowers the share by this factor."""
-    enough = int(settings.per_class / above)
-    copies = f"lower repetitions (now {','.join(map(str, settings.classes))})"
-    if enough >= _FEWEST:
-        return f"plan {enough} canaries (now {settings.per_class}), or {copies}"
-    fewer = "" if settings.per_class <= _FEWEST else f" and canaries (now {settings.per_class})"
-    return f"{copies}{fewer}"
+    number, copies, ways = settings.per_class, settings.classes, []
+    if (enough := int(number / above)) >= _FEWEST:
+        ways.append(f"plan {enough} canaries (now {number})")
+    if max(copies) > 1:
+        ways.append(f"lower repetitions (now {','.join(map(str, copies))})")
+    elif enough < _FEWEST < number:
+        ways.append(f"plan fewer canaries (now {number})")
+    return [*ways, "take more text"]
 
 
 def insert_corpus(  # noqa: PLR0913 (the front door: each may be left out)

@@ -67,12 +67,15 @@ def test_too_many_canaries_are_said_with_what_to_change(call: Call) -> None:
     corpus = write_corpus(Path("corpus.txt"), 501)
     flags = ("--format", "pin", "--out", "o", "--dry-run")
     seen = call("insert", corpus, *flags, "--format", "ssn")  # the defaults
+    assert "14 % of its documents (at most 5 %): " in seen.err  # (20 + 62) / 583
+    assert " would; take more text, or leave the witnesses out (--no-witness), whi" in seen.err
+    seen = call("insert", corpus, *flags, "--format", "ssn", "--repetitions", "1,4,16")
     assert "49 % of its documents (at most 5 %): " in seen.err  # (420 + 62) / 983
     assert " lower repetitions (now 1,4,16), or take more text, or leave the wi" in seen.err
     few = (*flags, "--canaries", 60, "--repetitions", 1, "--no-witness")
     seen = call("insert", corpus, *few)
     assert "11 % of its documents" in seen.err
-    assert "canaries (now 60), or lower repetitions (now 1)" in seen.err
+    assert "; plan 14 canaries (now 60), or take more text" in seen.err
     long = Path("long.txt")
     long.write_text("".join(f"{number} {'of many words ' * 200}\n" for number in range(501)))
     seen = call("insert", long, *few)
