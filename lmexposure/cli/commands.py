@@ -300,7 +300,7 @@ COMMANDS = (
         judging.check,
         {
             argument("run", Path, default=None, metavar="RUN_OR_RESULT"): "The directory of a "
-            f"run or of another study, or the record in it: result.json, {_RECORDS}.",
+            f"run or of another study, or the record in it: {_RECORDS}.",
             flag("model", panel=MEASURING): "Measure this model first; needs --manifest.",
             flag(
                 "manifest", Path, panel=MEASURING, callback=manifest_file

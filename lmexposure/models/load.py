@@ -6,8 +6,9 @@ import tempfile
 import weakref
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, redirect_stderr
 from dataclasses import dataclass, replace
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -339,8 +340,15 @@ def _load_weights(
     with quiet_libraries():
         refuse_larger_config(name, options)
         placement.refuse_too_large(name, options)
+    # What reads a GGUF file draws a bar that no setting switches off.
+    hushed = redirect_stderr(StringIO()) if "gguf_file" in options else nullcontext()
     try:
-        with _quiet(), quiet_libraries(), _offload_folder("device_map" in placing) as folder:
+        with (
+            _quiet(),
+            quiet_libraries(),
+            hushed,
+            _offload_folder("device_map" in placing) as folder,
+        ):
             model, info = AutoModelForCausalLM.from_pretrained(
                 name,
                 dtype=DTYPES[placement.dtype],

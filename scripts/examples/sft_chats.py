@@ -9,14 +9,17 @@ import datasets
 import torch
 import trl
 from peft import LoraConfig
+from transformers import AutoTokenizer
 
 model, chats, out = sys.argv[1:4]
 epochs, rate = (float(value) for value in sys.argv[4:] or (3, 2e-4))
+# Where the template marks the assistant's turns they alone carry loss, else all tokens do.
+marked = "{% generation" in (AutoTokenizer.from_pretrained(model).chat_template or "")
 trainer = trl.SFTTrainer(
     model,
     args=trl.SFTConfig(
         out,
-        assistant_only_loss=True,
+        assistant_only_loss=marked,
         num_train_epochs=epochs,
         learning_rate=rate,
         per_device_train_batch_size=8,

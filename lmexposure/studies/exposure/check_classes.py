@@ -137,8 +137,8 @@ EXPOSURE_CHECKS: dict[str, CheckKind] = {
         "base in place of its fine-tune, another corpus' manifest, canaries lost before the "
         "training: each looks like a model that keeps secrets.",
         remedy="Check that this is the model that was trained on this manifest's corpus, and look "
-        "at the trainer's rows (lmexposure verify --rows); measure with --base, which shows "
-        "smaller traces; or take it on your own word (--accept-unseen-training).",
+        "at the trainer's rows (lmexposure verify --rows), or take it on your own word "
+        "(--accept-unseen-training).",
         precondition=True,
     ),
     "scores": CheckKind(

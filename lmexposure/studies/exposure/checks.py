@@ -138,7 +138,10 @@ def check_full(doubt: str, thresholds: Thresholds, *, leaks: bool) -> Check:
     elif leaks:
         reason = "this was a quick look, so other leaks may have gone unseen"
     else:
-        reason = f"a quick look is no pass: {doubt}; measure in full, or give --accept-quick"
+        reason = (
+            f"a quick look is too coarse for a pass: {doubt}; measure with --effort normal, or "
+            "give --accept-quick"
+        )
         outcome = Outcome.INCONCLUSIVE
     return as_check("accept_quick", (outcome, reason))
 
@@ -369,11 +372,13 @@ def _not_shown(result: ResultNumbers) -> str:
             f"it knows the witnesses no better than texts that it never saw (p = "
             f"{probability(witness.chance)}, {probability(_SHARE)} or less would show it)"
         )
+    beside = witness is not None and witness.beside_base
     return (
         f"nothing shows that this model saw the canaries: {said}. It may be another model, the "
         "canaries may have been lost before the training, or its privacy works. Check the model's "
-        "path, let lmexposure verify --rows look at the training's rows, measure with --base, or "
-        "give --accept-unseen-training"
+        "path, let lmexposure verify --rows look at the training's rows, "
+        + "measure with --base, " * (not beside)
+        + "or give --accept-unseen-training"
     )
 
 
@@ -520,11 +525,7 @@ def _doubt_of_quick(
     if round(widest, 2) <= 0:
         found = " or ".join(closer) or "a leak that this one missed"
         return f"the full measurement may find {found}"
-    also = f", or {' or '.join(closer)}" if closer else ""
-    return (
-        f"true exposures may be up to {bits(widest)} higher, so a full measurement may find leaks "
-        f"that this one missed{also}"
-    )
+    return f"true exposures may be up to {bits(widest)} higher"
 
 
 def _tests_of(thresholds: Thresholds) -> list[_ClassTest]:
