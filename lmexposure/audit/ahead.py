@@ -93,6 +93,8 @@ def _check_model(model: object, run: RunSettings, *, chats: bool = False) -> Non
     if run.builder is not None and isinstance(model, str | Path):
         if is_checkpoint(model):
             return
+        if not Path(model).exists():
+            raise ModelError(f"model {str(model)!r}: no such file; check the path")
         raise SettingsError(
             f"builder={run.builder!r} makes a model of a checkpoint file, and {str(model)!r} is "
             "none; leave it out"

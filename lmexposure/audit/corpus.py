@@ -113,7 +113,9 @@ def fitted(
     files = listed_files(corpus)
     if not all(path.is_file() for path in corpus_files(files)):
         return settings.resolved()  # who reads it says what is wrong with it
-    size, documents, mean = _measured(files, settings)
+    if (measured := _measured(files, settings)) is None:
+        return settings.resolved()
+    size, documents, mean = measured
     wrapping = wrapping_of(files, settings=settings)
     texts = [form.text(0) for form in map(load_format, settings.uniform_formats)]
     each = [_bytes_of(text, wrapping) for text in texts]
@@ -133,8 +135,11 @@ def fitted(
     return replace(settings, repetitions=chosen).resolved()
 
 
-def _measured(files: list[str | Path], settings: RunSettings) -> tuple[int, int, float]:
-    """The bytes of a corpus, about how many documents it has, and how long they are on average."""
+def _measured(files: list[str | Path], settings: RunSettings) -> tuple[int, int, float] | None:
+    """The bytes of a corpus, about how many documents it has, and how long they are on average.
+
+    None of a packed one that is not small: its size is not known.
+    """
     paths = corpus_files(files)
     size = sum(path.stat().st_size for path in paths)
     layout = settings.layout or guess_layout(paths[0])
@@ -146,7 +151,11 @@ def _measured(files: list[str | Path], settings: RunSettings) -> tuple[int, int,
         texts = read_documents(paths, layout=layout, text_field=settings.text_field)
     seen = [len(text.encode()) + 1 for text in islice(texts, _SEEN)]
     mean = math.fsum(seen) / max(1, len(seen))
-    return size, len(seen) if len(seen) < _SEEN else int(size / mean), mean
+    if len(seen) < _SEEN:
+        return int(sum(seen)), len(seen), mean
+    if layout in ("parquet", "arrow") or any(map(packing, paths)):
+        return None
+    return size, int(size / mean), mean
 
 
 def _bytes_of(text: str, wrapping: Wrapping | None) -> float:

@@ -10,7 +10,7 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -30,6 +30,8 @@ from lmexposure.models.other_tokenizers import as_tokenizer
 
 _PARAMETERS = 10**7  # of a function that does not say how many it has
 _ROWS, _TOKENS = 3, 8  # of a trial
+_LONG, _MANY = 128, 40  # tokens of its longer rows, rows that are added to it
+_MOST_TOKENS, _MOST_PARAMETERS = 10**9, 10**15
 _ROUNDING, _HALF_ROUNDING = 1e-4, 3e-2  # of logits, as a share of the largest
 _SUM = 1e-3  # by how much a sum of probabilities may miss 1
 
@@ -121,7 +123,7 @@ def language_model(
             f"logits is of type {type(logits).__name__}; give a function from token ids to logits"
         )
     if window is not None:
-        integer("window", window, low=2)
+        window = integer("window", window, low=2, high=_MOST_TOKENS)
     read = as_tokenizer(tokenizer)
     asked = _Asked(logits, last_only=last_only)
     modes = [(module, module.training) for module in asked.modules()]
@@ -137,7 +139,8 @@ def language_model(
         counted = sum(weight.numel() for weight in asked.parameters())
         parameters = counted or _PARAMETERS
     config = FunctionConfig(vocab_size=size, max_position_embeddings=window)
-    integer("parameters", parameters, low=1)
+    asked.size = size
+    parameters = integer("parameters", parameters, low=1, high=_MOST_PARAMETERS)
     return LoadedModel(model=FunctionLm(config, asked, parameters), tokenizer=read, name=name)
 
 
@@ -155,10 +158,11 @@ def built_model(path: str | Path, builder: str) -> LoadedModel:
         )
     held = _checkpoint(Path(path))
     try:
-        with _importing_from_here():
+        # What it prints is no part of what a command says.
+        with _importing_from_here(), redirect_stdout(sys.stderr):
             module = importlib.import_module(module_name)
             made = getattr(module, name)(held)
-    except Exception as failure:
+    except (Exception, SystemExit) as failure:
         raise ModelError(
             f"builder={builder!r} raised {type(failure).__name__} ({failure}); it gets what "
             f"{path} holds, and must return lmexposure.language_model(...)"
@@ -183,19 +187,21 @@ def _checkpoint(path: Path) -> Any:
     except Exception as failure:
         raise ModelError(
             f"model {str(path)!r} cannot be read as a checkpoint of torch without running code of "
-            f"it ({str(failure).splitlines()[0][:200]}); save its state_dict alone, by torch.save "
-            "or safetensors"
+            f"it ({type(failure).__name__}); save its state_dict alone, by torch.save or "
+            "safetensors"
         ) from failure
 
 
 @contextmanager
 def _importing_from_here() -> Iterator[None]:
     """Find modules of the working directory, too."""
-    sys.path.insert(0, os.getcwd())
+    here = os.getcwd()
+    sys.path.insert(0, here)
     try:
         yield
     finally:
-        sys.path.remove(os.getcwd())
+        with suppress(ValueError):
+            sys.path.remove(here)
 
 
 class _Asked(nn.Module):
@@ -206,6 +212,7 @@ class _Asked(nn.Module):
         self.function, self.last_only = function, last_only
         self.takes_tensors = isinstance(function, nn.Module)
         self.device, self.dtype = torch.device("cpu"), torch.float32
+        self.size = 0  # next tokens that it tells apart; 0: that is to be seen
         if (weight := next(self.parameters(), None)) is not None:
             self.device = weight.device
         # What it says on a trial, which stands for what it is made of.
@@ -215,19 +222,40 @@ class _Asked(nn.Module):
         """Logits behind the last `keep` places of each row, of all where it is 0: (B, keep, V)."""
         length = ids.shape[1]
         if not self.last_only:
-            return self.ask(ids)[:, -keep:]
+            return self.checked(ids)[:, -keep:]
         ends = range(length - (keep or length) + 1, length + 1)
-        return torch.stack([self.ask(ids[:, :end]) for end in ends], dim=1)
+        return torch.stack([self.checked(ids[:, :end]) for end in ends], dim=1)
+
+    def checked(self, ids: Tensor) -> Tensor:
+        """What it gives while it is measured: nothing but what it gave when it was tried."""
+        try:
+            given = self.ask(ids)
+        except Exception as failure:
+            if isinstance(failure, MemoryError) or "memory" in str(failure):
+                raise  # whoever asks takes fewer rows
+            raise ModelError(
+                f"the function raised {type(failure).__name__} on token ids of shape "
+                f"{tuple(ids.shape)} ({str(failure)[:200]}); it must take any number of rows, and "
+                "of tokens within its context window"
+            ) from failure
+        wanted = (len(ids), self.size) if self.last_only else (*ids.shape, self.size)
+        if tuple(given.shape) != wanted:
+            raise ModelError(
+                f"the function gave shape {tuple(given.shape)} where {wanted} was asked for; it "
+                "must give logits of every token for any number of rows and tokens"
+            )
+        return given
 
     def ask(self, ids: Tensor) -> Tensor:
-        """What it gives, as a tensor."""
-        given = self.function(ids.to(self.device) if self.takes_tensors else ids.cpu().numpy())
+        """What it gives, as a tensor of its own: a function may give the same memory again."""
+        own = ids.to(self.device).clone()
+        given = self.function(own if self.takes_tensors else own.cpu().numpy())
         given = getattr(given, "logits", given)
         given = given[0] if isinstance(given, tuple | list) else given
         if isinstance(given, Tensor):
-            return given
+            return given.clone()
         if hasattr(given, "__dlpack__") and not isinstance(given, np.ndarray):
-            return torch.utils.dlpack.from_dlpack(given)
+            return torch.utils.dlpack.from_dlpack(given).clone()
         return torch.from_numpy(np.array(given))
 
 
@@ -241,6 +269,12 @@ class _Trial:
         generator = np.random.default_rng(0)
         ids = generator.integers(0, vocabulary, size=(_ROWS, self.tokens))
         self.ids = torch.from_numpy(ids)
+        # The same rows, longer; and the same among many.
+        more = max(0, min(_LONG, window or _LONG) - self.tokens)
+        after = generator.integers(0, vocabulary, size=(_ROWS, more))
+        self.longer = torch.from_numpy(np.concatenate([ids, after], axis=1))
+        beside = generator.integers(0, vocabulary, size=(_MANY, self.tokens))
+        self.many = torch.from_numpy(np.concatenate([ids, beside]))
 
     def outputs(self) -> int:
         """How many next tokens it tells apart; refuse a function that is no language model."""
@@ -248,10 +282,11 @@ class _Trial:
         size = self._checked_shape(first)
         if not torch.isfinite(first).any() or torch.isnan(first).any():
             raise self._wrong("gives NaN or no finite logit at all", "check its weights")
+        if not first.dtype.is_floating_point:
+            raise self._wrong(f"gives {first.dtype}", "return logits, which are no whole numbers")
         finite = first.float()
-        if bool((finite >= 0).all()) and bool(((finite.sum(-1) - 1).abs() < _SUM).all()):
-            raise self._wrong("gives probabilities", "return logits, or the logarithm of these")
-        self.asked.dtype = first.dtype if first.dtype.is_floating_point else torch.float32
+        self._check_scale(finite)
+        self.asked.dtype = first.dtype
         self._check_repeats(first)
         self._check_rows(first)
         self._check_causal(first)
@@ -297,6 +332,17 @@ class _Trial:
         whole = "(rows, vocabulary)" if last else "(rows, tokens, vocabulary)"
         raise self._wrong(gave, f"return logits of shape {whole}")
 
+    def _check_scale(self, found: Tensor) -> None:
+        """Refuse probabilities, and logarithms of these of another base or sign."""
+        sums, log_e = found.sum(-1), found.double()
+        if bool((found >= 0).all()) and bool(((sums / sums.mean() - 1).abs() < _SUM).all()):
+            raise self._wrong("gives probabilities", "return logits, or the logarithm of these")
+        scales = {"surprisals, the negative of log-probabilities": -1.0}
+        scales |= {"log-probabilities of base 2": np.log(2), "of base 10": np.log(10)}
+        for what, scale in scales.items():
+            if bool(((scale * log_e).exp().sum(-1).sub(1).abs() < _SUM).all()):
+                raise self._wrong(f"gives {what}", "return natural logarithms, or any logits")
+
     def _check_repeats(self, first: Tensor) -> None:
         if self._alike(first, self.asked.ask(self.ids)):
             return
@@ -315,26 +361,39 @@ class _Trial:
         )
 
     def _check_rows(self, first: Tensor) -> None:
+        among = self.asked.ask(self.many)[: len(first)]
         for row in range(len(self.ids)):
-            if not self._alike(first[row : row + 1], self.asked.ask(self.ids[row : row + 1])):
+            alone = self.asked.ask(self.ids[row : row + 1])
+            if not (
+                self._alike(first[row : row + 1], alone)
+                and self._alike(first[row : row + 1], among[row : row + 1])
+            ):
                 raise self._wrong(
                     "gives a row other numbers beside other rows",
                     "let no number depend on the rest of the batch",
                 )
 
     def _check_causal(self, first: Tensor) -> None:
-        shorter = self.ids[:, :-1]
-        if self.asked.last_only:
-            # What the last place gives can depend on nothing that comes later; that it depends on
-            # what comes before is a matter of the model.
-            return
         changed = self.ids.clone()
         changed[:, -1] = (changed[:, -1] + 1) % self.vocabulary
-        before = [first[:, :-1], self.asked.ask(changed)[:, :-1], self.asked.ask(shorter)]
-        if not all(self._alike(before[0], other) for other in before[1:]):
+        again = self.asked.ask(changed)
+        if self.asked.last_only:
+            if self.vocabulary > 1 and self._alike(first, again):
+                raise self._wrong(
+                    "gives the same whatever the last token is",
+                    "return the logits behind the last token of each row",
+                )
+            return
+        before = [first[:, :-1], again[:, :-1], self.asked.ask(self.ids[:, :-1])]
+        longer = self.asked.ask(self.longer)
+        changed = self.longer.clone()
+        changed[:, -1] = (changed[:, -1] + 1) % self.vocabulary
+        before += [longer[: len(first), : self.tokens - 1]]
+        late = [longer[:, :-1], self.asked.ask(changed)[:, :-1]]
+        if not (all(self._alike(before[0], other) for other in before[1:]) and self._alike(*late)):
             raise self._wrong(
-                "looks ahead: its numbers depend on later tokens",
-                "mask what comes later, as a causal language model does",
+                "looks ahead, or reads fewer tokens than it says: its numbers depend on later ones",
+                "mask what comes later, and say its context window",
             )
 
     def _alike(self, first: Tensor, other: Tensor) -> bool:

@@ -364,9 +364,10 @@ def _load_weights(
     except Exception as failure:  # damaged files raise whatever reading them ran into
         if not Path(name).is_dir() and _is_nowhere(failure):
             raise nowhere(name) from failure
+        shown = os.path.join(name, options.get("gguf_file", ""))
         raise ModelError(
-            f"cannot load model {name!r}: {reason(failure)}; save it again with save_pretrained, "
-            "or give another directory or hub name"
+            f"cannot load model {shown.removesuffix('/')!r}: {reason(failure)}; save it again with "
+            "save_pretrained, or give another directory, file or hub name"
         ) from failure
     refuse_other_weights(name, model, info)
     return model

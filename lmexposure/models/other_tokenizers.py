@@ -156,10 +156,12 @@ def _of_functions(encode: Encode, decode: Decode, pieces: Sequence[str]) -> PreT
         raise ModelError("pieces must be a list of different texts, one for each id")
     text = "".join(piece for piece in pieces if len(piece) == 1)
     ids = list(encode(text))
-    if decode(ids) != text or not all(0 <= i < len(pieces) for i in ids):
+    known = all(0 <= i < len(pieces) for i in ids)
+    if not known or decode(ids) != text or "".join(pieces[i] for i in ids) != text:
         raise ModelError(
-            f"encode gives {ids[:5]} and so on for {text[:5]!r}, and decode gives another text "
-            f"back; give the functions that go with these {len(pieces)} pieces"
+            f"encode gives {ids[:5]} and so on for {text[:5]!r}, which decode or the pieces spell "
+            f"otherwise; give the functions that go with these {len(pieces)} pieces, without a "
+            "start or an end token"
         )
     if [pieces[i] for i in ids] == list(text) and len(text) == len(pieces):
         # Character by character: a tokenizer that says where its tokens begin.

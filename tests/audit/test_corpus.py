@@ -1,5 +1,6 @@
 """Insertion as a step of a run: once, previewed, and with the most that an audit can show."""
 
+import gzip
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -282,3 +283,13 @@ def test_chats_are_measured_as_they_are_written(tmp_path: Path) -> None:
         corpus.write_text(f"{json.dumps(record)}\n" * number)
         chosen.append(fitted(plan, corpus).repetitions)
     assert chosen == [(1,), (1, 4, 16)]
+
+
+def test_the_size_of_a_packed_corpus_is_not_known(tmp_path: Path) -> None:
+    """Two hundred thousand lines of a thousand bytes packed are no small corpus."""
+    plan = RunSettings(formats=("pin",), controls=2)
+    for number, chosen in ((30_000, (1, 4, 16)), (200, (1,))):
+        plain = corpus_of(tmp_path / f"{number}.txt", number)
+        packed = tmp_path / f"{number}.txt.gz"
+        packed.write_bytes(gzip.compress(plain.read_bytes()))
+        assert fitted(plan, packed).repetitions == chosen

@@ -111,7 +111,32 @@ def failing(ids: Ids) -> None:
     raise RuntimeError("no such layer")
 
 
+def forgetful(ids: Ids) -> torch.Tensor:
+    """Of a context window of 9, which is said to be larger: the beginning is cut off."""
+    found = whole(torch.as_tensor(ids)[:, -9:])
+    missing = max(0, ids.shape[1] - found.shape[1])
+    return torch.cat([found[:, :1].expand(-1, missing, -1), found], dim=1)
+
+
+def of_many(ids: Ids) -> torch.Tensor:
+    found = whole(torch.as_tensor(ids))
+    return found - found.mean(0, keepdim=True) * (len(ids) > 3)
+
+
+def late(ids: Ids) -> torch.Tensor:
+    """It looks ahead where the row is longer than a first trial."""
+    return looking_ahead(ids) if ids.shape[1] > 8 else whole(torch.as_tensor(ids))
+
+
 WRONG: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "surprisals": (lambda ids: -whole(ids).log_softmax(-1), "gives surprisals"),
+    "base 2": (lambda ids: whole(ids).log_softmax(-1) / np.log(2), "of base 2; return natural"),
+    "base 10": (lambda ids: whole(ids).log_softmax(-1) / np.log(10), "of base 10; return natural"),
+    "percent": (lambda ids: 100 * whole(ids).softmax(-1), "gives probabilities"),
+    "whole numbers": (lambda ids: (100 * whole(ids)).long(), "gives torch.int64"),
+    "cropped": (forgetful, "reads fewer tokens than it says"),
+    "many rows": (of_many, "beside other rows"),
+    "late": (late, "looks ahead"),
     "last": (lambda ids: whole(ids)[:, -1:], "the last place alone; return the logits of every"),
     "flat": (lambda ids: whole(ids)[0], "gives shape .* return logits of shape .rows, tokens"),
     "few": (lambda ids: whole(ids)[..., :5], "the tokenizer has .* tokens; give the tokenizer"),
@@ -119,7 +144,7 @@ WRONG: dict[str, tuple[Callable[[Any], Any], str]] = {
     "nan": (lambda ids: whole(ids) * float("nan"), "NaN"),
     "dropout": (lambda ids: nn.functional.dropout(whole(ids), 0.5), "by chance; switch dropout"),
     "state": (Counting(), "when it is asked again; let it begin anew"),
-    "ahead": (looking_ahead, "looks ahead: its numbers depend on later tokens"),
+    "ahead": (looking_ahead, "looks ahead, or reads fewer tokens than it says"),
     "batch": (by_the_batch, "beside other rows; let no number depend on the rest"),
     "failing": (failing, "raised RuntimeError on token ids of shape .* .no such layer"),
 }
@@ -132,9 +157,44 @@ def test_what_is_wrong_with_a_function_is_named(name: str) -> None:
         function(logits)
 
 
+def test_memory_that_is_given_again_is_copied(local: Any) -> None:
+    kept: dict[Any, torch.Tensor] = {}
+
+    def again(ids: Ids) -> torch.Tensor:
+        found = whole(torch.as_tensor(ids))[:, -1]
+        ids[:] = 0  # what it gets is its own, too
+        return kept.setdefault(found.shape, torch.empty_like(found)).copy_(found)
+
+    found = measure(function(again, last_only=True), MANIFEST, settings=SETTINGS)
+    bits = "log_perplexity_bits"
+    np.testing.assert_allclose(found.to_frame()[bits], local.to_frame()[bits], atol=1e-4)
+
+
+def test_what_goes_wrong_only_later_is_said() -> None:
+    calls = iter(range(10**6))
+
+    def failing_late(ids: Ids) -> torch.Tensor:
+        if next(calls) > 20:
+            raise KeyError("boom")
+        return whole(torch.as_tensor(ids))
+
+    def shorter_late(ids: Ids) -> torch.Tensor:
+        return whole(torch.as_tensor(ids))[:, : 100 if next(calls) < 60 else -1]
+
+    for logits, message in (
+        (failing_late, "raised KeyError on token ids of shape .*must take any number of rows"),
+        (shorter_late, "gave shape .* was asked for"),
+    ):
+        model = function(logits)
+        with pytest.raises(ModelError, match=message):
+            measure(model, MANIFEST, settings=SETTINGS)
+
+
 def test_the_last_place_of_a_nanogpt_is_taken_where_it_is_said() -> None:
     with pytest.raises(ModelError, match=r"return logits of shape \(rows, vocabulary\)"):
         function(lambda ids: whole(ids)[:, -1:], last_only=True)
+    with pytest.raises(ModelError, match="the same whatever the last token is"):
+        function(lambda ids: whole(ids)[:, 0], last_only=True)
     with pytest.raises(ModelError, match="give a function from token ids"):
         language_model("gpt2", tokenizer=TOKENIZER, window=8)  # type: ignore[arg-type]
 
@@ -192,6 +252,11 @@ def test_tokenizers_of_other_libraries_give_the_same_ids() -> None:
     made: PreTrainedTokenizerBase = as_tokenizer((in_pieces, joined, pieces))
     assert made(text, add_special_tokens=False)["input_ids"] == in_pieces(text)
     assert made.decode(in_pieces(text)) == text
+    shifted = [*CHARACTERS[1:], CHARACTERS[0]]
+    ended = lambda text: [*of_characters(text), 0]  # noqa: E731
+    for encode, texts in ((of_characters, shifted), (ended, CHARACTERS)):
+        with pytest.raises(ModelError, match="without a start or an end token"):
+            as_tokenizer((encode, spelled, texts))
     with pytest.raises(ModelError, match="type dict, which is not known here"):
         as_tokenizer({"a": 1})
     with pytest.raises(ModelError, match="a list of different texts"):

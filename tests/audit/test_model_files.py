@@ -152,6 +152,12 @@ def build(held):
 def other(held):
     return held
 
+def leaving(held):
+    import os, sys
+    os.chdir("/")
+    print("a line of its own")
+    sys.exit(0)
+
 def failing(held):
     return held["nothing"]
 """
@@ -181,6 +187,7 @@ def test_a_checkpoint_is_measured_by_the_function_that_builds_its_model(checkpoi
         ("no_such_module:build", "raised ModuleNotFoundError"),
         ("builders_of_a_test:nowhere", "raised AttributeError"),
         ("builders_of_a_test:failing", "raised KeyError"),
+        ("builders_of_a_test:leaving", "raised SystemExit"),
         ("builders_of_a_test:other", "gave a dict; it must return lmexposure.language_model"),
     ],
 )
@@ -198,6 +205,14 @@ def test_no_code_of_a_checkpoint_runs(checkpoint: Path) -> None:
     with pytest.raises(ModelError, match="cannot be read as a checkpoint of torch without running"):
         built_model(checkpoint, "builders_of_a_test:build")
     assert not checkpoint.with_name("ran").exists()
+
+
+def test_an_empty_checkpoint_and_none_at_all(checkpoint: Path) -> None:
+    checkpoint.write_bytes(b"")
+    with pytest.raises(ModelError, match="cannot be read as a checkpoint of torch"):
+        built_model(checkpoint, "builders_of_a_test:build")
+    with pytest.raises(ModelError, match="no such file; check the path"):
+        lx.measure("nosuch.pt", MANIFEST, builder="builders_of_a_test:build")
 
 
 def test_a_file_or_a_builder_alone_is_refused_at_once(checkpoint: Path, tmp_path: Path) -> None:
