@@ -74,6 +74,15 @@ def test_what_shows_nothing_is_said(result: Result, words: str) -> None:
     verdict = check(result)
     assert verdict.exit_code == 2
     assert words in verdict.sentence
+    sure = " ".join(result.sure(verdict, Thresholds()))
+    assert "nothing is ruled out" in sure
+    assert "may still leak" not in sure
+
+
+def test_a_base_is_advised_only_where_there_was_none() -> None:
+    beside = witness(certificate_bits=0.5, p_value=0.4, references=300, beside_base=True)
+    assert "measure with --base, or" in check(clean(witness=UNKNOWN)).sentence
+    assert "--base" not in check(clean(witness=beside)).sentence
 
 
 def test_rows_that_lack_no_canary_pass() -> None:

@@ -131,11 +131,15 @@ class Result(ResultNumbers):
         corpus = "" if record is None or record.corpus is None else record.corpus
         names = [PurePosixPath(name).name for name in corpus.split(SEVERAL)]
         if manifest is not None:
-            names = [manifest.corpus.name, count(manifest.corpus.documents, "document")]
+            documents = manifest.corpus.documents
+            inserted = sum(entry.inserted for entry in manifest.entries)
+            share = percent(inserted / max(1, documents + inserted))
+            names = [manifest.corpus.name, count(documents, "document")]
+            names.append(f"then {inserted:,} with canaries ({share} of all)")
         classes = {(row.format, row.repetitions) for row in self.summary if row.role == "canary"}
         which = listed(sorted({visible(name) for name, _ in classes}), _MOST_NAMES)
-        inserted = listed([times(n) for n in sorted({n for _, n in classes})])
-        data = f"text like the made-up secrets of {which}, inserted {inserted}" if classes else ""
+        often = listed([times(n) for n in sorted({n for _, n in classes})])
+        data = f"text like the made-up secrets of {which}, inserted {often}" if classes else ""
         return {"corpus": ", ".join(filter(None, names)), "data": data}
 
     @property
@@ -205,7 +209,12 @@ class Result(ResultNumbers):
             for check in checks
             if check.key == "min_canaries" and check.value and check.scope not in leaking
         ]
-        if sizes:
+        if any(
+            check.key == "accept_unseen_training" and check.outcome is Outcome.INCONCLUSIVE
+            for check in checks
+        ):
+            yield "Missed leaks: nothing is ruled out; nothing shows that it saw the canaries."
+        elif sizes:
             yield sentence(
                 f"missed leaks: where none was found, up to {percent(unseen_share(min(sizes)))} of "
                 "such secrets may still leak (95 % confidence)"
