@@ -41,6 +41,7 @@ from lmexposure.canaries import (
     insert_copies,
     insert_through,
     is_stream,
+    layout_for,
     listed_files,
     load_format,
     packing,
@@ -248,6 +249,7 @@ def share_ahead(files: Files, settings: RunSettings, out: str | Path) -> float:
     known = all(path.is_file() and not packing(path) for path in paths)
     if not known or (Path(out) / "manifest.json").exists():
         return 0.0
+    layout_for(paths, settings.layout, settings.text_field)  # what is no corpus is said first
     formats = [load_format(name) for name in settings.uniform_formats]
     texts = sum(len(form.text(0).encode()) + 1 for form in formats)
     share = settings.inclusion_probability or 1.0

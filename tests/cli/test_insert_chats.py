@@ -102,7 +102,7 @@ def test_a_text_field_says_what_becomes_of_the_others(call: Call) -> None:
             "the turn of the user (messages[1].content), with loss on all tokens; with",
         ),
         (RECORDS["messages"], (), "records   messages: each canary is the turn of the assistant"),
-        ({**RECORDS["instruction"], "text": "x"}, ("--form", "text"), ""),
+        ({**RECORDS["instruction"], "text": "x"}, ("--record-form", "text"), ""),
     ],
 )
 def test_flags_say_what_is_wanted(
@@ -154,11 +154,15 @@ REFUSED: list[tuple[str | dict[str, Any], tuple[str, ...], str]] = [
         "records has such a field; they have 'question',",
     ),
     ({"messages": [{"role": "x", "content": "y"}]}, (), "the role 'x' is unknown"),
-    (MESSAGES, ("--tokenizer", "/nowhere/lost"), "cannot load a tokenizer from"),
+    (MESSAGES, ("--tokenizer", "/nowhere/lost"), "no tokenizer: model"),
     (MESSAGES, ("--chat-template", "lost.jinja"), "lost.jinja cannot be read as text"),
     (MESSAGES, ("--chat-template", "none.jinja"), "holds no template; give the file"),
     ({"text": "x"}, TEMPLATE, "is of chats, and these documents are texts"),
-    (RECORDS["prompt_completion"], TEMPLATE, "no template renders these strings (--set rendering="),
+    (
+        RECORDS["prompt_completion"],
+        TEMPLATE,
+        "no template makes these strings (with --set",
+    ),
     ({"text": "x"}, ("--set", "chat_date=2026-01-31"), "--set chat_date=2026-01-31 is of chats"),
     ("a.json", (), "is a JSON array, whose lines are no documents; write a"),
     ("b.json", (), "if it has a record a line, say so: --layout jsonl"),

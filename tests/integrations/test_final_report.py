@@ -392,7 +392,7 @@ SHORT: dict[str, Any] = {"seconds": 1.0, "clock": 0.3}
     [
         (
             lambda t: {"collate": without_loss(t)},
-            "4 of 4 canaries would be learned less than half as often as planned; 18 occ.*"
+            "4 of 4 canaries would be learned less than half as often as planned; 18 copies.*"
             r"carry no loss \(pin/x1/0000.*put canaries into the assistant turn, or train on all",
         ),
         (lambda t: {"rows": cut(t, 6)}, "^4 of 4 canaries would.* end at 6 tokens; raise max_len"),
