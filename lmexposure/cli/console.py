@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Literal, NoReturn, TypeAlias
 from typer.core import TyperOption
 
 from lmexposure._forecast import Phase, Remaining
-from lmexposure._style import in_words, outcome_word, printable, sentence, visible
+from lmexposure._style import in_words, outcome_word, printable, visible
 from lmexposure.cli.options import TAKEN
 from lmexposure.errors import SettingsError
 from lmexposure.studies import set_words
@@ -203,7 +203,7 @@ def print_screen(document: "Document", report: Path | None) -> None:
     _print(_clipped(head), _console(), _COLOURS[verdict.outcome])
     finding = ["", *(line for text in document.found for line in _wrapped("", text, indent=2)), ""]
     seen = [check.reason for check in verdict.checks if check.key == "accept_unseen_training"]
-    seen = [reason for reason in seen if sentence(reason) not in answers.finding]
+    seen = [reason for reason in seen if reason.lower() not in answers.finding.lower()]
     # The first step after a doubt is not to take it for a pass; the second is what helps.
     steps = answers.steps[: 2 if verdict.outcome == "inconclusive" else 1]
     named = {"sure?": answers.sure[:2], "trained?": seen[:1], "next": steps}

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from made_results import changed, clean, options
 from made_studies import MADE
 from typer.testing import CliRunner
 
@@ -55,6 +56,15 @@ def test_a_study_is_shown_on_one_screen_by_its_verdict_or_in_full(
     assert any(line.startswith("Exposure in bits") for line in shown["full"])
     rows = [line.split() for line in shown["screen"] if line.startswith("random_number")]
     assert [(row[1], row[-1]) for row in rows] == [("16×", "yes"), ("1×", "no"), ("never", "0/32")]
+
+
+def test_what_the_finding_says_is_not_said_twice(capsys: pytest.CaptureFixture[str]) -> None:
+    unseen = changed(clean(witness=None), settings=options(effort="quick"))
+    print_screen(unseen.told(), None)
+    out = " ".join(capsys.readouterr().out.split())
+    assert out.count("othing shows that this model saw the canaries") == 1
+    assert "trained?" not in out
+    assert "First measure again" not in out
 
 
 def test_one_manner_at_a_time() -> None:

@@ -391,13 +391,14 @@ def _undecided(checks: Sequence[Check]) -> Iterator[str]:
         yield "Measure again with --effort normal, and check against the same thresholds."
         return
     yield "Do not take this for a pass: this run can neither show a leak nor rule one out."
-    quick = _is_quick(checks)
+    # Of a model that may be another one, a closer look says no more.
+    quick = _is_quick(checks) and "accept_unseen_training" not in undecided
     if quick:
         yield "First measure again with --effort normal, which may settle it."
     worthwhile = sorted(undecided - {"accept_quick"}, key=_worth)
     remedies = dict.fromkeys(EXPOSURE_CHECKS[key].remedy for key in worthwhile)
     yield from list(remedies)[: _MOST_REASONS - quick]
-    how = " with --effort normal" if quick else ""
+    how = " with --effort normal" if _is_quick(checks) else ""
     yield f"Then measure again{how}, and check the result against the same thresholds."
 
 
