@@ -53,11 +53,12 @@ from lmexposure.canaries import (
     witness_copies,
     wrapping_among,
 )
+from lmexposure.core import Thresholds
 from lmexposure.errors import CorpusError, InputError, ResultError, SettingsError
 from lmexposure.studies import REPETITIONS, RunSettings
 
 # Beyond, the model learns the canaries as well, and is no longer the model of the corpus.
-_FEWEST = 10  # of a class: the gate takes no fewer for a pass
+_FEWEST = Thresholds.min_canaries  # of a class: the gate takes no fewer for a pass
 _MOST_OF_TOKENS, _MOST_OF_DOCUMENTS = 0.01, 0.05
 # Beyond, the search takes longer than a person waits, and the claim is out of reach.
 _MOST_CANDIDATES = 2**17

@@ -116,7 +116,7 @@ def language_model(
         ModelError: it raises, gives another shape, NaN, or probabilities; its numbers depend on
             later tokens, on the other rows, on chance, or on what it was asked before; the
             tokenizer is none of these, or has tokens that the function does not tell apart.
-        SettingsError: a context window or a number of parameters below 1.
+        SettingsError: a context window below 2, or a number of parameters below 1.
     """
     if not callable(logits):
         raise ModelError(

@@ -34,6 +34,7 @@ from lmexposure._validate import (
     text,
 )
 from lmexposure.canaries import ADAPTERS, FORMS, KINDS, UNIFORM, layouts_listed
+from lmexposure.core import Thresholds
 from lmexposure.errors import SettingsError
 from lmexposure.studies.training_settings import TRAINING, TrainingSettings
 
@@ -50,12 +51,12 @@ _FIRST_LOOK = {"revealed": 0, "draws": 1_600, "bootstraps": 39}
 EFFORTS: Mapping[str, dict[str, int]] = {
     "quick": _FIRST_LOOK,
     "normal": {},
-    "thorough": {"beam_width": 400, "draws": 48_000, "guesses": 10_000},
+    "thorough": {"draws": 48_000, "guesses": 10_000},
 }
 # Of references and of the search's budget, times those of a normal one.
 _TIMES = {"quick": 0.1, "normal": 1.0, "thorough": 10.0}
 
-_CANARIES = 10  # per class, where no number is given: the gate takes no fewer for a pass
+_CANARIES = Thresholds.min_canaries  # per class, where no number is given
 # Where no repetitions are given: the first that are few enough for the corpus, else the last.
 REPETITIONS = (1, 4, 16), (1, 8), (1, 4), (1,)
 _COINS = 500  # candidates of an audit

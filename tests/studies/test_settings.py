@@ -296,4 +296,7 @@ def test_an_effort_is_a_tenth_one_or_ten_times_the_search() -> None:
     steps = [look.steps_for(10**6) for look in looks]
     assert steps[1] == 10 * steps[0] == steps[2] // 10
     assert [look.draws for look in looks] == [1_600, 12_000, 48_000]
+    assert [look.guesses for look in looks] == [1_000, 1_000, 10_000]
+    # It grows with the canaries, beyond any fixed number.
+    assert {look.beam_width for look in looks} == {None}
     assert [look.quick for look in looks] == [True, False, False]

@@ -135,7 +135,7 @@ class Result(ResultNumbers):
             inserted = sum(entry.inserted for entry in manifest.entries)
             share = percent(inserted / max(1, documents + inserted))
             names = [manifest.corpus.name, count(documents, "document")]
-            names.append(f"then {inserted:,} with canaries ({share} of all)")
+            names.append(f"{inserted:,} inserted ({share} of all)")
         classes = {(row.format, row.repetitions) for row in self.summary if row.role == "canary"}
         which = listed(sorted({visible(name) for name, _ in classes}), _MOST_NAMES)
         often = listed([times(n) for n in sorted({n for _, n in classes})])
