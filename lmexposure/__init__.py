@@ -17,7 +17,7 @@ heavy.
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lmexposure.audit import epsilon
+    from lmexposure.audit import epsilon, read_scores, write_texts
     from lmexposure.calls import (
         canife,
         compare_defences,

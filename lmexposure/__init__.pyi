@@ -19,6 +19,8 @@ from lmexposure import studies as studies
 from lmexposure import sweeps as sweeps
 from lmexposure.audit import Progress
 from lmexposure.audit import epsilon as epsilon
+from lmexposure.audit import read_scores as read_scores
+from lmexposure.audit import write_texts as write_texts
 from lmexposure.canaries import Files
 from lmexposure.canaries import Format as Format
 from lmexposure.canaries import InsertionStep as InsertionStep

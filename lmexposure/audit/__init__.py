@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         spooled_corpus,
     )
     from lmexposure.audit.privacy import epsilon, epsilon_of_columns
+    from lmexposure.audit.scored_texts import ScoredTexts, read_scores, write_texts
     from lmexposure.audit.training import check_private_training, train_corpus, training_settings
     from lmexposure.audit.workload import (
         Progress,

@@ -31,6 +31,9 @@ from lmexposure.audit.pipeline import run as run
 from lmexposure.audit.pipeline import spooled_corpus as spooled_corpus
 from lmexposure.audit.privacy import epsilon as epsilon
 from lmexposure.audit.privacy import epsilon_of_columns as epsilon_of_columns
+from lmexposure.audit.scored_texts import ScoredTexts as ScoredTexts
+from lmexposure.audit.scored_texts import read_scores as read_scores
+from lmexposure.audit.scored_texts import write_texts as write_texts
 from lmexposure.audit.training import check_private_training as check_private_training
 from lmexposure.audit.training import train_corpus as train_corpus
 from lmexposure.audit.training import training_settings as training_settings

@@ -175,7 +175,8 @@ def _score_warnings(scores: FormatScores, search: FormatSearch) -> Iterator[str]
         )
     if scores.first_unscored:
         yield "the first token of a text was not scored: it has no left context"
-    if not scores.certifiable and not search.secret_bits:
+    tokens_known = bool(scores.beginning.ids) or scores.first_unscored
+    if tokens_known and not scores.certifiable and not search.secret_bits:
         yield (
             "no certificate: a part of the secret went unscored, or the tokenizer does not keep "
             "the texts as they are"

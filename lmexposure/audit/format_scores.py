@@ -24,7 +24,7 @@ from lmexposure.canaries import DEFAULT_REFERENCES, Canary, Format, Manifest
 from lmexposure.core import Encoded, Part
 from lmexposure.errors import ManifestError, ModelError, NumericalError
 from lmexposure.models import AnyContext
-from lmexposure.scoring import BaseModel, Beginning, TorchModel, find_beginning
+from lmexposure.scoring import BaseModel, Beginning, TorchModel
 from lmexposure.statistics import (
     CalibratedExposure,
     Estimate,
@@ -127,9 +127,7 @@ def score_format(task: Task, name: str) -> FormatScores:
     # In the order of drawing, so that not even a rounding in a batch depends on a coin.
     texts = [c.text for c in drawn] + [form.text(i) for i in indices]
     encoded = _encode(lm, manifest, name, texts, context)
-    beginning = find_beginning(
-        lm.tokenizer, task.vocabulary, texts, encoded, context=context, literal=form.prefix
-    )
+    beginning = task.beginning(texts, encoded, context, form)
     # The texts in their order, but those held out behind canaries and controls, then references.
     kind = [c.role == "held_out" for c in drawn] + [2] * len(indices)
     order = np.argsort(kind, kind="stable")

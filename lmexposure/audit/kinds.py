@@ -18,11 +18,11 @@ from scipy.stats import beta
 from lmexposure._forecast import Phase
 from lmexposure.audit.format_scores import base_reads, bits_under_base, class_seed
 from lmexposure.audit.workload import Task, Watcher
-from lmexposure.canaries import UNIFORM, WITNESS, Canary, Format, Manifest
+from lmexposure.canaries import DEFAULT_REFERENCES, UNIFORM, WITNESS, Canary, Format, Manifest
 from lmexposure.core import Encoded
 from lmexposure.errors import InputError, ModelError, SettingsError
 from lmexposure.models import AnyContext, secret_tokens
-from lmexposure.scoring import BaseModel, TorchModel, details_of_encoded, find_beginning
+from lmexposure.scoring import BaseModel, TorchModel, details_of_encoded
 from lmexposure.statistics import (
     TprAtFpr,
     area_under_curve,
@@ -98,13 +98,13 @@ def kinds_section(task: Task) -> tuple[KindMembership, ...]:
         drawn = [c for c in manifest.entries if c.format == form.name and c.role != "control"]
         what = f"scoring {form.name}"
         task.progress(what, 0, len(drawn))
-        bits = secret_bits(
-            task.lm,
-            form,
-            drawn,
-            context=task.contexts[form.name],
-            batch_size=settings.scoring_batch,
-        )
+        context = task.contexts[form.name]
+        if task.asks:
+            bits = secret_bits(
+                task.lm, form, drawn, context=context, batch_size=settings.scoring_batch
+            )
+        else:  # whole texts, of which the coins know no more
+            bits = task.lm.bits([canary.text for canary in drawn], context)
         task.progress(what, len(drawn), len(drawn))
         for count in sorted({canary.repetitions for canary in drawn}):
             own = [i for i, canary in enumerate(drawn) if canary.repetitions == count]
@@ -192,6 +192,11 @@ def _judged(
     )
 
 
+def scored_draws(manifest: Manifest, references: int | None) -> int:
+    """How many fresh witnesses another program scores: as few as may settle it."""
+    return min(draws_needed(len(manifest.witnesses)), references or DEFAULT_REFERENCES)
+
+
 def measure_witness(task: Task, *, base: Callable[[], BaseModel | None]) -> WitnessResult | None:
     """How well a model knows the witnesses, in the rows of canaries; None where none went in."""
     lm, manifest, settings = task.lm, task.manifest, task.settings
@@ -209,7 +214,8 @@ def measure_witness(task: Task, *, base: Callable[[], BaseModel | None]) -> Witn
     )
     k, needed = len(witnesses), draws_needed(len(witnesses))
     # More than are scored: those of as many tokens are looked for among them.
-    draws = manifest.references(WITNESS.name, 2 * needed + 1_000)
+    wanted = 2 * needed + 1_000 if task.asks else scored_draws(manifest, settings.references)
+    draws = manifest.references(WITNESS.name, wanted)
     texts = [entry.text for entry in witnesses] + [WITNESS.text(index) for index in draws]
     try:
         encoded = lm.encode(texts, context)
@@ -220,9 +226,7 @@ def measure_witness(task: Task, *, base: Callable[[], BaseModel | None]) -> Witn
         if (own < drawn.min()).any():
             return result.model_copy(update={"note": _OWN_TOKENS, "in_tokenizer": True})
         bits = None
-        beginning = find_beginning(
-            lm.tokenizer, task.vocabulary, texts, encoded, context=context, literal=WITNESS.prefix
-        )
+        beginning = task.beginning(texts, encoded, context, WITNESS)
         if beginning.scored and beginning.characters is not None:  # else they prove nothing
             scores = lm.token_bits(encoded[:k], batch_size=settings.scoring_batch)
             left = WITNESS.size - len(manifest.set_aside.get(WITNESS.name, ()))

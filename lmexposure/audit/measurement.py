@@ -53,6 +53,7 @@ from lmexposure.audit.format_scores import (
 )
 from lmexposure.audit.kinds import IN_TOKENIZER, kind_warnings, kinds_section, measure_witness
 from lmexposure.audit.privacy import privacy_section
+from lmexposure.audit.scored_texts import ScoredTexts
 from lmexposure.audit.search import Extractions, extract_format, search_format
 from lmexposure.audit.workload import (
     Progress,
@@ -124,14 +125,18 @@ def measure(  # noqa: PLR0913 (the front door: each may be left out)
         with _said_of_memory(out):
             lm = _loaded(model, tokenizer)
         with lm.asking():
-            context = scoring_context(
-                lm,
-                manifest,
-                left_context=settings.left_context,
-                rows=rows,
-                own_training=validation is not None and not validation.foreign,
-                wrapping=wrapping,
-            )
+            if isinstance(lm, ScoredTexts):
+                settings = lm.checked(settings, manifest, base=base, wrapping=wrapping)
+                context = lm.context
+            else:
+                context = scoring_context(
+                    lm,
+                    manifest,
+                    left_context=settings.left_context,
+                    rows=rows,
+                    own_training=validation is not None and not validation.foreign,
+                    wrapping=wrapping,
+                )
             measurement = _Measurement(
                 model=model,
                 lm=lm,
@@ -184,14 +189,17 @@ def _checked_manifest(given: Any, model: Any) -> Manifest:
     return manifest
 
 
-def _loaded(model: Any, tokenizer: Any) -> TorchModel:
-    if not isinstance(model, str | Path | LoadedModel):
+def _loaded(model: Any, tokenizer: Any) -> Any:
+    """All that is asked of a model; scores have no more than what is asked of them."""
+    if not isinstance(model, str | Path | LoadedModel | ScoredTexts):
         return model_in_memory(model, tokenizer)
     if tokenizer is not None:
         raise ModelError(
             "tokenizer is for a model in memory: a saved model comes with its own, and so does "
             "what load_model returns; leave it out"
         )
+    if isinstance(model, ScoredTexts):
+        return model
     return TorchModel.of(model if isinstance(model, LoadedModel) else load_model(model))
 
 
@@ -246,7 +254,8 @@ class _Measurement(Task):
         if directory is not None:
             directory.begin(threads)
         with computing_threads(threads), noting_shortage() as shortage, _said_of_memory(out):
-            announce(self)
+            if self.asks:
+                announce(self)
             scores = [score_format(self, name) for name in manifest.ranked.formats]
             if slower := [part.slower for part in scores if part.slower]:
                 self.notes["texts"] = slower[0]
@@ -339,7 +348,7 @@ class _Measurement(Task):
         """What the witnesses say, beside the base that an adapter brings along where none is."""
 
         def base() -> BaseModel | None:
-            if self.base is not None:
+            if self.base is not None or not self.asks:
                 return self.base
             return own_base(model=self.model, lm=self.lm, manifest=self.manifest)
 

@@ -21,7 +21,7 @@ from lmexposure._record import Record, Rows
 from lmexposure._style import count, in_words
 from lmexposure.audit.directory import MeasurementDirectory, read_part
 from lmexposure.canaries import DEFAULT_REFERENCES, WITNESS, Canary, Format, Manifest, Wrapping
-from lmexposure.core import Part
+from lmexposure.core import Encoded, Part
 from lmexposure.errors import LmexposureError, ModelError
 from lmexposure.models import (
     AnyContext,
@@ -42,9 +42,11 @@ from lmexposure.models import Progress as TrainingProgress
 from lmexposure.scoring import (
     MODEL_FAILURES,
     BaseModel,
+    Beginning,
     TorchModel,
     Vocabulary,
     beam_width,
+    find_beginning,
     step_pace,
     token_pace,
 )
@@ -107,6 +109,26 @@ class Task:
     def vocabulary(self) -> Vocabulary:
         """What the tokens spell."""
         return Vocabulary(self.lm.tokenizer)
+
+    @property
+    def asks(self) -> bool:
+        """Whether there is a model to ask; else there are scores alone."""
+        return self.lm.tokenizer is not None
+
+    def beginning(
+        self, texts: Sequence[str], encoded: Sequence[Encoded], context: AnyContext, form: Format
+    ) -> Beginning:
+        """Where the secrets of some texts of a format begin, as far as tokens are known."""
+        if not self.asks:
+            return Beginning(ids=[], characters=None, scored=False)
+        return find_beginning(
+            self.lm.tokenizer,
+            self.vocabulary,
+            texts,
+            encoded,
+            context=context,
+            literal=form.prefix,
+        )
 
     @property
     def origin(self) -> str:

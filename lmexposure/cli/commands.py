@@ -187,9 +187,12 @@ COMMANDS = (
         "Measure any model against a manifest.",
         work.measure,
         {
-            argument("model", list[str]): "A model directory or hub name; several: the "
-            "checkpoints of one training, for a trajectory.",
+            argument("model", list[str], default=None): "A model directory or hub name; several: "
+            "the checkpoints of one training, for a trajectory.",
             **_INSERTION,
+            flag("scores", Path, panel=OTHER): "Instead of MODEL, what another program found for "
+            "the texts of `lmexposure texts`: JSONL with id and bits, nats, logprob, token_bits or "
+            "token_logprobs, or lm-eval's logged samples.",
             **out_flag("For result.json, scores.parquet and the report."),
             flag("base", metavar="MODEL"): "The model before the training, which scores the same "
             "texts: exposures then say what was likely anyway, and calibrated ones what the "
@@ -202,6 +205,26 @@ COMMANDS = (
         my-model canaried/manifest.json --claimed-epsilon 8 --delta 1e-5 --out measured
         """,
         shows=True,
+    ),
+    Command(
+        "texts",
+        "Write what another program is to score.",
+        corpora.texts,
+        {
+            **_INSERTION,
+            flag("out", Path, default=...): "A JSONL file, with id, context and text in each row; "
+            "it has the secrets, and is for its owner alone.",
+            flag("tokenizer"): "Of chats, the model's tokenizer: a directory or hub name.",
+            flag("references", int, least=20): "Secrets to compare with, of each format; give "
+            "`measure` the same.  [default: 10,000]",
+            flag("left_context"): "What was in front of each text in the training: none, or a "
+            "text.  [default: as the manifest has it]",
+        },
+        examples="""
+        # for a model that only another program loads,
+        canaried/manifest.json --out texts.jsonl
+        # then: lmexposure measure --scores scores.jsonl canaried/manifest.json --out measured
+        """,
     ),
     Command(
         "sweep",

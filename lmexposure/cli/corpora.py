@@ -306,6 +306,26 @@ def say_max_attainable(settings: "RunSettings", *, tell: Tell = say) -> None:
             warn(best.warning)
 
 
+def texts(
+    manifest: Path,
+    out: Path,
+    tokenizer: str | None,
+    references: int | None,
+    left_context: str | None,
+) -> None:
+    """Write each canary and reference of MANIFEST in its row, for a model that is asked elsewhere.
+
+    What comes back goes into `lmexposure measure --scores`: of each id the sum of -log P over the
+    tokens of its text, behind its context.
+    """
+    from lmexposure.audit import write_texts
+
+    rows = write_texts(
+        manifest, out, tokenizer=tokenizer, references=references, left_context=left_context
+    )
+    say(f"{rows:,} texts  {out}, for its owner alone: it has the secrets")
+
+
 def verify(
     corpus: list[str],
     manifest: Path,

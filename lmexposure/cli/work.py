@@ -153,7 +153,12 @@ def train(corpus: list[str], out: Path, manifest: Path | None, settings: RunSett
 
 
 def measure(
-    model: list[str], manifest: Path, out: Path, base: str | None, settings: RunSettings
+    model: list[str] | None,
+    manifest: Path,
+    scores: Path | None,
+    out: Path,
+    base: str | None,
+    settings: RunSettings,
 ) -> None:
     """Measure exposure and extraction of the canaries in MANIFEST under MODEL.
 
@@ -166,6 +171,9 @@ def measure(
     from lmexposure.canaries import Manifest
     from lmexposure.studies import read_look
 
+    if bool(model) == (scores is not None):
+        raise SettingsError("give a MODEL, or the scores of one (--scores FILE): one of the two")
+    model, given = model or [], scores or (model or [""])[0]
     refuse_swapped(model, manifest, "model")
     known = Manifest.read(manifest)  # a bad manifest is found before a large model is loaded
     if len(model) > 1 and base is not None:
@@ -178,19 +186,22 @@ def measure(
         if (out / "manifest.json").exists():  # the report reads it, and the look beside it
             Manifest.read(out / "manifest.json")
         read_look(out)
-        begin(f"loading {model[0] if len(model) == 1 else f'{len(model)} checkpoints'}")
+        begin(f"loading {f'{len(model)} checkpoints' if model[1:] else given}")
         for name in model:
             look_ahead(settings, model=name, base=base)
-        check_out(out, known, model[0] if len(model) == 1 else None)
-        from lmexposure.audit import measure_checkpoints, told_wrapping
+        check_out(out, known, None if model[1:] else given)
+        from lmexposure.audit import measure_checkpoints, read_scores, told_wrapping
         from lmexposure.calls import measured
         from lmexposure.scoring import load_for_measuring
 
         with long_work() as progress:
-            if len(model) == 1:
-                measured(
-                    model[0], manifest, base=base, out=out, settings=settings, progress=progress
+            if not model[1:]:
+                read = (
+                    given
+                    if scores is None
+                    else read_scores(scores, known, references=settings.measure.references)
                 )
+                measured(read, manifest, base=base, out=out, settings=settings, progress=progress)
             else:
                 measure_checkpoints(
                     model,

@@ -149,8 +149,11 @@ def threads_for(
         return recorded
     if asked is not None:
         return asked
-    small = sum(parameter.numel() for parameter in loaded.model.parameters()) < _WORTH_THREADS
-    return 1 if small and "OMP_NUM_THREADS" not in os.environ else torch.get_num_threads()
+    return (
+        1
+        if loaded.size < _WORTH_THREADS and "OMP_NUM_THREADS" not in os.environ
+        else torch.get_num_threads()
+    )
 
 
 @contextmanager

@@ -14,9 +14,9 @@ from gguf import GGMLQuantizationType, GGUFWriter, LlamaFileType, TokenType
 from transformers import LlamaConfig, LlamaForCausalLM
 
 import lmexposure as lx
-from lmexposure.audit import RunSettings, measure
+from lmexposure.audit import RunSettings, measure, read_scores, write_texts
 from lmexposure.errors import LmexposureError, ModelError, SettingsError
-from lmexposure.models import LoadedModel, built_model, load_model
+from lmexposure.models import LoadedModel, built_model, load_model, save_model
 from lmexposure.scoring import load_for_measuring
 
 MANIFEST = pins(2)
@@ -45,7 +45,7 @@ def llama() -> LlamaForCausalLM:
         num_hidden_layers=2,
         num_attention_heads=HEADS,
         num_key_value_heads=HEADS,
-        max_position_embeddings=64,
+        max_position_embeddings=160,
         bos_token_id=None,
         eos_token_id=TOKENIZER.eos_token_id,
     )
@@ -121,6 +121,40 @@ def test_a_gguf_file_has_the_numbers_of_its_model(file: Path) -> None:
     for column, off in (("log_perplexity_bits", 1e-4), ("exposure", 1e-3)):
         np.testing.assert_allclose(result.to_frame()[column], same.to_frame()[column], atol=off)
     assert any("keeps its tensors as F32 (21)" in note for note in result.warnings)
+
+
+def scores_of(model: LlamaForCausalLM, texts: Path) -> str:
+    """What a program without this package finds for texts, in the words of `read_scores`."""
+    lines = []
+    for row in map(json.loads, texts.read_text().splitlines()):
+        before, whole = (
+            [TOKENIZER.eos_token_id, *TOKENIZER(text)["input_ids"]]
+            for text in (row["context"], row["context"] + row["text"])
+        )
+        with torch.inference_mode():
+            logp = model(torch.tensor([whole])).logits[0].double().log_softmax(-1)
+        places = range(len(before), len(whole))
+        found = [logp[place - 1, whole[place]].item() for place in places]
+        lines.append(json.dumps({"id": row["id"], "token_logprobs": found}))
+    return "\n".join(lines)
+
+
+def test_one_model_has_one_verdict_however_it_is_given(file: Path, tmp_path: Path) -> None:
+    model = llama()
+    save_model(model, TOKENIZER, tmp_path / "saved")
+    write_texts(MANIFEST, tmp_path / "texts.jsonl", references=90)
+    (tmp_path / "scores.jsonl").write_text(scores_of(model, tmp_path / "texts.jsonl"))
+    function = lx.language_model(model, tokenizer=TOKENIZER, window=160)
+    scores = read_scores(tmp_path / "scores.jsonl", MANIFEST, references=90)
+    found = [
+        lx.measure(given, MANIFEST, references=90, estimate="sampled", extraction=False)
+        for given in (str(tmp_path / "saved"), function, str(file), scores)
+    ]
+    frames = [result.to_frame() for result in found]
+    for other in frames:
+        for column, off in (("log_perplexity_bits", 1e-3), ("exposure", 1e-3)):
+            np.testing.assert_allclose(other[column], frames[0][column], atol=off)
+    assert len({lx.check(result).outcome for result in found}) == 1
 
 
 def test_what_is_wrong_with_a_gguf_file_is_said(

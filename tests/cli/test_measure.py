@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from audit.test_scored_texts import KNOWING, MANIFEST, REFERENCES, scored
 from audit.wrapped import plain_manifest
 from chats import chat_tokenizer
 from cli.conftest import Call
@@ -164,3 +165,25 @@ def test_held_out_documents_decide_and_without_them_the_claim_is_open(call: Call
     alone = call.done(*command, "--out", "alone")
     assert "distribution or membership: the identifiers rank lower than chance" in alone.out
     assert "give them (--held-out)" in alone.out
+
+
+def test_texts_go_out_and_scores_come_in(call: Call) -> None:
+    MANIFEST.write(Path("manifest.json"))
+    of_each = ("--references", REFERENCES)
+    call("texts", "manifest.json", *of_each, "--out", "texts.jsonl").done(
+        out="texts  texts.jsonl, for its owner alone"
+    )
+    rows = [json.loads(line) for line in Path("texts.jsonl").read_text().splitlines()]
+    Path("scores.jsonl").write_text("\n".join(map(json.dumps, scored(rows, KNOWING))))
+    words = ("measure", "--scores", "scores.jsonl", "manifest.json", *of_each, "--out", "measured")
+    told = call(*words).done(out="LEAKS   scores.jsonl (scores)")
+    assert call(*words).done().out == told.out
+    page = Path("measured/report.md").read_text()
+    assert "lmexposure measure --scores scores.jsonl MANIFEST --out measured-again" in page
+    assert "--dtype" not in page
+    assert call("check", "measured").code == 1
+    call("measure", "manifest.json", "--out", "other").refused("or the scores of one")
+    call("measure", *words[1:3], "manifest.json", "--out", "other").refused("number of references")
+    call("texts", "manifest.json", "--out", "manifest.json").refused("there already")
+    call("texts", "manifest.json", *of_each, "--out", "scores.jsonl").refused("there already")
+    call.done("texts", "manifest.json", *of_each, "--out", "texts.jsonl")

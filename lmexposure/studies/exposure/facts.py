@@ -75,7 +75,7 @@ def model_facts(run: RunFiles) -> tuple[Fact, ...]:
     return (
         Fact(name="model", value=model.path, meaning="its path, or its name on a hub"),
         Fact(name="type", value=model.type),
-        Fact(name="parameters", value=whole(model.parameters)),
+        Fact(name="parameters", value=whole(model.parameters or None)),
         Fact(name="measured in", value=model.dtype),
         Fact(
             name="context window",
@@ -301,11 +301,12 @@ def _measure_command(run: RunFiles) -> str:
     # Checkpoints of a training lie next to each other.
     names = list(dict.fromkeys(row.checkpoint for row in run.result.trajectory))
     others = [posixpath.join(posixpath.dirname(shown), name) for name in names[:-1]]
-    words = ["lmexposure measure", *map(path_word, others), path_word(shown), manifest]
+    scores = ["--scores"] if run.result.model.type == "scores" else []
+    words = ["lmexposure measure", *map(path_word, others), *scores, path_word(shown), manifest]
     words += ["--out", _again(run)]
     if (base := run.result.base) is not None:
         words += ["--base", "adapter-off" if base.switched_off else path_word(base.path)]
-    if (dtype := run.result.model.dtype) != RunSettings().dtype:
+    if (dtype := run.result.model.dtype) != RunSettings().dtype and not scores:
         words += ["--dtype", word(dtype)]
     context = run.result.context
     for name in () if context is None else context.said:
