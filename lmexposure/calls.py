@@ -210,13 +210,10 @@ def measure(  # noqa: PLR0913 - its data; each may be left out
             edited or damaged; another process is at work there.
         SettingsError: a setting that there is not, out of range, or without effect.
     """
-    asked = _chosen(settings, _OF_MEASUREMENTS)
-    if not isinstance(model, str | Path):
-        _refuse_loading(settings)
     return measured(
         model,
         manifest,
-        settings=asked,
+        settings=_chosen(settings, _OF_MEASUREMENTS),
         tokenizer=tokenizer,
         base=base,
         rows=rows,
@@ -241,6 +238,8 @@ def measured(
     from lmexposure.canaries import Manifest
 
     named = isinstance(model, str | Path)
+    if not named:
+        _refuse_loading(settings)
     inserted = Manifest.of(manifest)
     _ahead(settings, model=model, base=base)
     check_out(out, inserted, model)
@@ -270,13 +269,14 @@ def _chosen(settings: Mapping[str, object], names: Collection[str]) -> RunSettin
     return RunSettings().override(settings)
 
 
-def _refuse_loading(settings: Mapping[str, object]) -> None:
+def _refuse_loading(settings: RunSettings) -> None:
     """Refuse what only the loading of a model reads."""
-    for name in sorted(settings.keys() & set(_OF_LOADING) - {"threads", "scoring_batch"}):
-        raise SettingsError(
-            f"{name}={settings[name]!r} is for loading a model, and this one is in memory; leave "
-            "it out"
-        )
+    for name in sorted(set(_OF_LOADING) - {"threads", "scoring_batch"}):
+        if (value := getattr(settings, name)) != getattr(RunSettings, name):
+            raise SettingsError(
+                f"{name}={value!r} is for loading a model, and this one is in memory, or its "
+                "scores are given; leave it out"
+            )
 
 
 @keywords(SweepSettings)

@@ -11,7 +11,7 @@ import re
 import string
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from types import SimpleNamespace
@@ -59,11 +59,15 @@ class ScoredTexts:
     """A model of which the bits of one manifest's texts are known: ranks, and no search."""
 
     name: str  # of the file
-    manifest: Manifest  # whose texts they are
+    manifest: Manifest = field(repr=False)  # whose texts they are
     references: int | None  # with how many of each format they were written
     notes: tuple[str, ...]  # what a reader of the scores must know
-    places: Mapping[tuple[str, str], int]  # of each format and text, the number of its scores
-    scores: Sequence[_Floats]  # bits of each token of a text, or their sum alone
+    places: Mapping[tuple[str, str], int] = field(
+        repr=False
+    )  # of each format and text, the number of its scores
+    scores: Sequence[_Floats] = field(
+        repr=False
+    )  # bits of each token of a text, or their sum alone
     rounding: float  # by how many bits the same text differed
     tokenizer = None
     size = 0
@@ -117,9 +121,9 @@ class ScoredTexts:
     ) -> MeasureSettings:
         """The settings, without the searches; refuse what scores cannot give."""
         if base is not None or wrapping is not None:
-            what = "a base" if base is not None else "settings of its rows"
             raise SettingsError(
-                f"{what} is for a model that is asked, and scores are given; leave it out"
+                "a base, and settings of its rows, are for a model that is asked, and scores are "
+                "given; leave them out"
             )
         if manifest.sha256 != self.manifest.sha256:
             raise ModelError(f"{self.name} has the scores of another manifest's texts")

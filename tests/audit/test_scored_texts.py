@@ -290,11 +290,13 @@ def test_what_scores_cannot_give_is_refused(texts: Rows, tmp_path: Path) -> None
         "token by token": {"estimate": "exact"},
         "10,000 references are asked for": {"references": 10_000},
         "where they are written": {"left_context": "none"},
-        "a base is for a model": {"base": "adapter-off"},
+        "are for a model that is asked": {"base": "adapter-off"},
+        "is for loading a model": {"dtype": "bfloat16"},
     }
     for match, given in refusals.items():
         with pytest.raises(SettingsError, match=match):
             lx.measure(model, MANIFEST, **given)
+    assert not any(entry.text in repr(model) for entry in MANIFEST.entries)
     with pytest.raises(ModelError, match="another manifest"):
         lx.measure(model, pins(5))
     with pytest.raises(LmexposureError, match="cannot read the scores"):
