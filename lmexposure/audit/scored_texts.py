@@ -336,7 +336,8 @@ def _parsed(path: Path, sheet: _Sheet) -> Iterator[tuple[int, _Floats]]:
     try:
         lines = read_bytes(path).decode("utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as failure:
-        raise ModelError(f"cannot read the scores {path}: {failure}; give a JSONL file") from None
+        why = getattr(failure, "strerror", None) or "it is no UTF-8"
+        raise ModelError(f"cannot read the scores {path}: {why}; give a JSONL file") from None
     seen: set[int] = set()
     unit = ""
     for line, text in enumerate(lines, 1):

@@ -323,7 +323,8 @@ def texts(
     rows = write_texts(
         manifest, out, tokenizer=tokenizer, references=references, left_context=left_context
     )
-    say(f"{rows:,} texts  {out}, for its owner alone: it has the secrets")
+    if str(out) != STDIN:
+        say(f"{rows:,} texts  {out}, for its owner alone: it has the secrets")
 
 
 def verify(

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from audit.small import pins
+from known import known
 from numpy.typing import NDArray
 
 import lmexposure as lx
@@ -53,7 +54,8 @@ class Bigram:
 
     def tokens(self, context: str, text: str) -> NDArray[np.float64]:
         """-log P of each character of the text."""
-        return self.nats[places(context, text)]
+        found: NDArray[np.float64] = self.nats[places(context, text)]
+        return found
 
 
 def places(context: str, text: str) -> tuple[list[int], list[int]]:
@@ -100,10 +102,12 @@ def test_scores_give_the_verdict_that_their_numbers_have(texts: Rows, tmp_path: 
     assert result.model.type == "scores"
     clean = lx.measure(read(tmp_path / "c.jsonl", scored(texts, Bigram(1))), MANIFEST)
     p_values = [
-        [row.guessing_test.p_value for row in found.summary if row.repetitions == 4]
+        known(row.guessing_test).p_value
         for found in (result, clean)
+        for row in found.summary
+        if row.repetitions == 4
     ]
-    assert p_values[0][0] < 0.01 < p_values[1][0]
+    assert p_values[0] < 0.01 < p_values[1]
     assert not any("certificate" in line for line in result.warnings)
 
 
@@ -337,8 +341,8 @@ def test_chosen_texts_are_judged_by_coins_and_witnesses_beside_others(tmp_path: 
     write_texts(manifest, path, references=REFERENCES)
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     seen = tuple(c.text for c in (*manifest.canaries, *manifest.witnesses) for _ in range(9))
-    for known, low, high in (((), 0.001, 1), (seen, 0, 0.6)):
-        model = Bigram(3, known=known)
+    for learned, low, high in (((), 0.001, 1), (seen, 0, 0.6)):
+        model = Bigram(3, known=learned)
         (tmp_path / "s.jsonl").write_text("\n".join(map(json.dumps, scored(rows, model))))
         result = lx.measure(
             read_scores(tmp_path / "s.jsonl", manifest, references=REFERENCES), manifest

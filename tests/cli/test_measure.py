@@ -187,3 +187,4 @@ def test_texts_go_out_and_scores_come_in(call: Call) -> None:
     call("texts", "manifest.json", "--out", "manifest.json").refused("there already")
     call("texts", "manifest.json", *of_each, "--out", "scores.jsonl").refused("there already")
     call.done("texts", "manifest.json", *of_each, "--out", "texts.jsonl")
+    assert not call.done("texts", "manifest.json", *of_each, "--out", "-").out
