@@ -117,15 +117,11 @@ def _check_builder(builder: str | None, *models: object) -> None:
 
 def _check_trainable(model: str) -> None:
     """Refuse to train what can be measured alone."""
-    kinds = {
-        "a GGUF file": is_gguf(model),
-        "an adapter": is_adapter(Path(model)),
-        "a checkpoint": is_checkpoint(model) and Path(model).suffix in _CHECKPOINTS,
-    }
-    for kind in (kind for kind, it_is in kinds.items() if it_is):
+    own = Path(model).suffix in _CHECKPOINTS and is_checkpoint(model)
+    if own or is_gguf(model) or is_adapter(Path(model)):
         raise ModelError(
-            f"model {model!r} is {kind}, and a training needs gradients of whole weights; give a "
-            "directory that save_pretrained wrote, of an adapter after merge_and_unload"
+            f"model {model!r} can be measured, and not trained, which needs gradients of whole "
+            "weights; give a directory of save_pretrained, of an adapter after merge_and_unload"
         )
 
 

@@ -63,13 +63,7 @@ def natural_identifiers(  # noqa: PLR0913 - two models, what they are compared o
     place = nullcontext() if out is None else claimed(NaturalIdentifiers, out, writes=REPORTS)
     with place as held, same_random_numbers():
         asked = comparison(
-            model,
-            corpus,
-            formats,
-            tokenizer=tokenizer,
-            base=base,
-            held_out=held_out,
-            settings=settings,
+            model, corpus, formats, tokenizer, base=base, held_out=held_out, settings=settings
         )
         if held is None:
             named = sha256_bytes(canonical_json(asked.named))

@@ -127,12 +127,12 @@ RUN |= {"layers": 1, "units": 8, "epochs": 1, "batch_size": 8}
 
 
 def run(given: Given) -> None:
-    few = {"controls": 4, "references": 40, "draws": 50, "extraction": False}
+    few: dict[str, Any] = {"controls": 4, "references": 40, "draws": 50, "extraction": False}
     assert lx.run("corpus.txt", model=given.model, estimate="sampled", **few, **RUN).canaries
 
 
 def sweep(given: Given) -> None:
-    few = {"models": 5, "population": 4, "workers": 1, "inclusion_seed": 1}
+    few: dict[str, Any] = {"models": 5, "population": 4, "workers": 1, "inclusion_seed": 1}
     assert lx.sweep("corpus.txt", model=given.model, **few, **RUN | {"repetitions": (1,)})
 
 
@@ -143,7 +143,12 @@ def defences(given: Given) -> None:
 
 
 def verbatim(given: Given) -> None:
-    few = {"prefix_tokens": 8, "suffix_tokens": 8, "samples": 2, "sample_tokens": 20}
+    few: dict[str, Any] = {
+        "prefix_tokens": 8,
+        "suffix_tokens": 8,
+        "samples": 2,
+        "sample_tokens": 20,
+    }
     few |= {"near_windows": 1, "least_match": 10}
     record = lx.verbatim(given.model, "corpus.txt", **few, **given.more)
     assert record.corpus.windows > 0
@@ -155,7 +160,7 @@ def identifiers(given: Given) -> None:
 
 
 def canife(given: Given) -> None:
-    lx.canife("corpus.txt", model=given.model)
+    lx.canife("corpus.txt", model=given.model)  # type: ignore[call-arg]
 
 
 # Column of the table -> a tiny study of a model.
