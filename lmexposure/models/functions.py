@@ -32,6 +32,8 @@ _PARAMETERS = 10**7  # of a function that does not say how many it has
 _ROWS, _TOKENS = 3, 8  # of a trial
 _LONG, _MANY = 128, 40  # tokens of its longer rows, rows that are added to it
 _MOST_TOKENS, _MOST_PARAMETERS = 10**9, 10**15
+# Asked at once: on a CPU what a model computes of so many stays in its cache.
+_BLOCK_TOKENS = {"cpu": 1 << 10, "cuda": 1 << 15}
 _ROUNDING, _HALF_ROUNDING = 1e-4, 3e-2  # of logits, as a share of the largest
 _SUM = 1e-3  # by how much a sum of probabilities may miss 1
 
@@ -221,6 +223,9 @@ class _Asked(nn.Module):
     def logits(self, ids: Tensor, *, keep: int) -> Tensor:
         """Logits behind the last `keep` places of each row, of all where it is 0: (B, keep, V)."""
         length = ids.shape[1]
+        block = max(1, _BLOCK_TOKENS.get(self.device.type, _BLOCK_TOKENS["cuda"]) // length)
+        if len(ids) > block:
+            return torch.cat([self.logits(rows, keep=keep) for rows in ids.split(block)])
         if not self.last_only:
             return self.checked(ids)[:, -keep:]
         ends = range(length - (keep or length) + 1, length + 1)
