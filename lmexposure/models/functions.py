@@ -222,14 +222,14 @@ class _Asked(nn.Module):
 
     def logits(self, ids: Tensor, *, keep: int) -> Tensor:
         """Logits behind the last `keep` places of each row, of all where it is 0: (B, keep, V)."""
-        length = ids.shape[1]
-        block = max(1, _BLOCK_TOKENS.get(self.device.type, _BLOCK_TOKENS["cuda"]) // length)
-        if len(ids) > block:
-            return torch.cat([self.logits(rows, keep=keep) for rows in ids.split(block)])
         if not self.last_only:
-            return self.checked(ids)[:, -keep:]
-        ends = range(length - (keep or length) + 1, length + 1)
-        return torch.stack([self.checked(ids[:, :end]) for end in ends], dim=1)
+            return torch.cat([self.checked(rows)[:, -keep:] for rows in _blocks(ids)])
+        length, places = ids.shape[1], []
+        for end in range(length - (keep or length) + 1, length + 1):
+            different, which = torch.unique(ids[:, :end], dim=0, return_inverse=True)
+            found = torch.cat([self.checked(rows) for rows in _blocks(different)])
+            places.append(found[which])
+        return torch.stack(places, dim=1)
 
     def checked(self, ids: Tensor) -> Tensor:
         """What it gives while it is measured: nothing but what it gave when it was tried."""
@@ -262,6 +262,12 @@ class _Asked(nn.Module):
         if hasattr(given, "__dlpack__") and not isinstance(given, np.ndarray):
             return torch.utils.dlpack.from_dlpack(given).clone()
         return torch.from_numpy(np.array(given))
+
+
+def _blocks(ids: Tensor) -> tuple[Tensor, ...]:
+    """Rows in parts of as many tokens as are asked at once."""
+    most = _BLOCK_TOKENS.get(ids.device.type, _BLOCK_TOKENS["cuda"])
+    return torch.split(ids, max(1, most // ids.shape[1]))
 
 
 class _Trial:
