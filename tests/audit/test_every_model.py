@@ -20,20 +20,26 @@ import pytest
 import torch
 from audit.quick import QUICK, SAMPLED
 from audit.small import TOKENIZER, gpt2, pins, with_lora
-from audit.test_model_files import BUILDER, llama, write_gguf
+from audit.test_model_files import BUILDER, llama, scores_of, write_gguf
 from cli.conftest import run_command
 from corpora import write_corpus
 
 import lmexposure as lx
 from lmexposure._settings import own_values
+from lmexposure.audit import read_scores, write_texts
 from lmexposure.canaries import Format
 from lmexposure.errors import LmexposureError
 
 PAGE = Path(__file__).parents[2] / "docs" / "concepts" / "any-model.md"
 MANIFEST = pins(2)
 KEY = Format(name="key", template="the key {hex:8}")
-# What a study needs beyond the bits of a text; a refusal names it.
-NEEDS = re.compile(r"needs? (?:the )?(steps|gradients|samples)\b")
+# What a study needs beyond the bits of a few texts, and how a refusal names it.
+NEEDS = {
+    "gradients": re.compile("needs (the )?gradients of"),
+    "steps": re.compile("needs (steps|a model that answers token by token)"),
+    "samples": re.compile("needs samples"),
+    "a model": re.compile("for a model that is asked|give a causal language model"),
+}
 BEGIN, END = "<!-- by tests/audit/test_every_model.py -->\n\n", "\n<!-- end -->"
 
 
@@ -66,6 +72,12 @@ def saved(model: Any, name: str) -> str:
     return str(Path(name).absolute())
 
 
+def scores() -> Given:
+    write_texts(MANIFEST, "texts.jsonl", references=60)
+    Path("scores.jsonl").write_text(scores_of(llama(), Path("texts.jsonl")))
+    return Given(read_scores("scores.jsonl", MANIFEST, references=60))
+
+
 def function() -> Any:
     return lx.language_model(gpt2(), tokenizer=TOKENIZER, window=96)
 
@@ -78,6 +90,7 @@ MODELS: dict[str, Callable[[], Given]] = {
     "a GGUF file": lambda: Given(str(write_gguf(Path("small.gguf"), llama()))),
     "a function": lambda: Given(function()),
     "a checkpoint with `--builder`": checkpoint,
+    "texts and scores": scores,
 }
 
 
@@ -97,7 +110,7 @@ def sampled(given: Given) -> None:
 
 
 def exact(given: Given) -> None:
-    result = measured(given, replace(QUICK, references=60))
+    result = measured(given, replace(QUICK, references=60, estimate="exact"))
     assert result.to_frame()["method"].str.startswith("exact").all()
     assert result.to_frame()["guesses_tried"].min() > 0
 
@@ -166,11 +179,11 @@ def canife(given: Given) -> None:
 # Column of the table -> a tiny study of a model.
 STUDIES: dict[str, Callable[[Given], None]] = {
     "sampled ranks": sampled,
+    "`check`": check,
     "exact ranks and extraction": exact,
     "beside a base": beside_a_base,
     "`verbatim`": verbatim,
     "`identifiers`": identifiers,
-    "`check`": check,
     "`run`": run,
     "`sweep`": sweep,
     "`defences`": defences,
@@ -201,11 +214,11 @@ def cell(study: Callable[[Given], None], given: Given) -> str:
             study(given)
     except LmexposureError as refused:
         said = str(refused)
-        needed = NEEDS.search(said)
-        assert needed, (study.__name__, said)
+        needed = [need for need, words in NEEDS.items() if words.search(said)]
+        assert len(needed) == 1, (study.__name__, said)
         assert len(said) < 300, said
         assert not re.search(r"[.!?] |\n", said), said
-        return f"needs {needed[1]}"
+        return f"needs {needed[0]}"
     return "yes"
 
 
