@@ -166,6 +166,7 @@ def identifiers(
     corpus: Files,
     *,
     formats: Sequence[str | Path | Format],
+    tokenizer: Any = None,
     base: Any = None,
     held_out: Files | None = None,
     out: str | Path | None = None,
@@ -180,6 +181,7 @@ def identifiers(
     dtype: str = "float32",
     offline: bool = False,
     revision: str | None = None,
+    builder: str | None = None,
 ) -> NaturalIdentifiers: ...
 def measure(
     model: Any,
@@ -461,4 +463,5 @@ def verbatim(
     device_map: str | None = None,
     offline: bool = False,
     revision: str | None = None,
+    builder: str | None = None,
 ) -> VerbatimRecord: ...

@@ -434,11 +434,12 @@ def verbatim(  # noqa: PLR0913 - its data; each may be left out
 
 
 @keywords(IdentifierSettings)
-def identifiers(
+def identifiers(  # noqa: PLR0913 - its data; each may be left out
     model: Any,
     corpus: "Files",
     *,
     formats: "Sequence[str | Path | Format]",
+    tokenizer: Any = None,
     base: Any = None,
     held_out: "Files | None" = None,
     out: str | Path | None = None,
@@ -448,10 +449,11 @@ def identifiers(
     """Compare identifiers that a corpus holds with fresh draws of their format, in their place.
 
     Args:
-        model: the audited model: a directory, a hub name, or what `load_model` gives.
+        model: a path or hub name, what `load_model` gives, or a model in memory with its tokenizer.
         corpus: a file, several, or patterns, of any layout that texts are inserted into.
         formats: shipped ones by name, your own by path; words in front of the first hole are left
             out, for identifiers have others in front.
+        tokenizer: of a model in memory.
         base: a model that never saw the corpus, with any tokenizer: where it too ranks the
             identifiers low, they are not like fresh draws.
         held_out: files with documents of the same source that a random split held out of the
@@ -492,6 +494,7 @@ def identifiers(
         model,
         corpus,
         formats=formats,
+        tokenizer=tokenizer,
         base=base,
         held_out=held_out,
         out=out,
@@ -523,6 +526,11 @@ def canife(
 
     Source: CANIFE, ICLR 2023.
     """
+    if "model" in settings:
+        raise SettingsError(
+            "canife takes no model: it needs the gradients of each round, and trains an LSTM of "
+            "its own; leave model out"
+        )
     chosen = _ahead(CanifeStudySettings().override(settings), corpus=corpus, out=out)
     from lmexposure.federated import canife_audit
 

@@ -10,7 +10,9 @@ from lmexposure._saved_models import (
     check_device,
     check_model,
     have_other_weights,
+    is_adapter,
     is_checkpoint,
+    is_gguf,
 )
 from lmexposure.audit.corpus import wrapping_of
 from lmexposure.canaries import (
@@ -39,6 +41,7 @@ from lmexposure.studies import (
 
 # More documents change nothing of what is asked for by default.
 _MOST_COUNTED = int(MOST_POPULATION / POPULATION_SHARE)
+_CHECKPOINTS = (".pt", ".pth", ".ckpt")
 _NO_NAMES = (*NEW_MODELS, "adapter-off")
 
 
@@ -80,7 +83,10 @@ def check_ahead(  # noqa: PLR0913 - the data of any call
             chats |= wrapping is not None and wrapping.rendering == "chat"
     check_device(run.device)
     chats &= run.chat_template is None
-    _check_model(run.model if model is None else model, run, chats=chats)
+    if model is None:
+        _check_trainable(model := run.model)
+    _check_builder(run.builder, model, base, reference)
+    _check_model(model, run, chats=chats)
     _check_model(reference, run)
     try:
         _check_model(base, replace(run, revision=None))
@@ -90,17 +96,33 @@ def check_ahead(  # noqa: PLR0913 - the data of any call
 
 def _check_model(model: object, run: RunSettings, *, chats: bool = False) -> None:
     """Refuse a model that is named and cannot be loaded."""
-    if run.builder is not None and isinstance(model, str | Path):
-        if is_checkpoint(model):
-            return
-        if not Path(model).exists():
-            raise ModelError(f"model {str(model)!r}: no such file; check the path")
-        raise SettingsError(
-            f"builder={run.builder!r} makes a model of a checkpoint file, and {str(model)!r} is "
-            "none; leave it out"
-        )
-    if isinstance(model, str | Path) and str(model) not in _NO_NAMES:
+    if not isinstance(model, str | Path) or str(model) in _NO_NAMES:
+        return
+    if run.builder is None or not is_checkpoint(model):
         check_model(model, revision=run.revision, offline=run.offline, chats=chats)
+
+
+def _check_builder(builder: str | None, *models: object) -> None:
+    """Refuse a function that builds a model where there is no checkpoint for it."""
+    named = [model for model in models if isinstance(model, str | Path)]
+    if builder is None or not named or any(map(is_checkpoint, named)):
+        return
+    if not Path(named[0]).exists():
+        raise ModelError(f"model {str(named[0])!r}: no such file; check the path")
+    raise SettingsError(
+        f"builder={builder!r} makes a model of a checkpoint file, and {str(named[0])!r} is "
+        "none; leave it out"
+    )
+
+
+def _check_trainable(model: str) -> None:
+    """Refuse to train what can be measured alone."""
+    own = Path(model).suffix in _CHECKPOINTS and is_checkpoint(model)
+    if own or is_gguf(model) or is_adapter(Path(model)):
+        raise ModelError(
+            f"model {model!r} can be measured, and not trained, which needs gradients of whole "
+            "weights; give a directory of save_pretrained, of an adapter after merge_and_unload"
+        )
 
 
 def _check_corpus(corpus: Files, run: RunSettings, *, rows: bool, whole: bool) -> Wrapping | None:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +14,7 @@ from lmexposure.audit.identifier_ranking import Comparison, HeldOut, comparison
 from lmexposure.audit.workload import Progress, silent
 from lmexposure.canaries import Format, Identifiers
 from lmexposure.core import REPORTS, claimed
-from lmexposure.models import LoadedModel
-from lmexposure.scoring import same_random_numbers
+from lmexposure.scoring import AnyModel, same_random_numbers
 from lmexposure.statistics import (
     RanksAmongDraws,
     beside_held_out,
@@ -44,11 +44,12 @@ _GIVE_SPLIT = (
 
 
 def natural_identifiers(  # noqa: PLR0913 - two models, what they are compared on, and where
-    model: str | Path | LoadedModel,
+    model: AnyModel,
     corpus: str | Path | Sequence[str | Path],
     *,
     formats: Sequence[str | Path | Format],
-    base: str | Path | LoadedModel | None = None,
+    tokenizer: Any = None,
+    base: "AnyModel | None" = None,
     held_out: str | Path | Sequence[str | Path] | None = None,
     out: str | Path | None = None,
     settings: IdentifierSettings | None = None,
@@ -61,7 +62,9 @@ def natural_identifiers(  # noqa: PLR0913 - two models, what they are compared o
     settings = settings or IdentifierSettings()
     place = nullcontext() if out is None else claimed(NaturalIdentifiers, out, writes=REPORTS)
     with place as held, same_random_numbers():
-        asked = comparison(model, corpus, formats, base=base, held_out=held_out, settings=settings)
+        asked = comparison(
+            model, corpus, formats, tokenizer, base=base, held_out=held_out, settings=settings
+        )
         if held is None:
             named = sha256_bytes(canonical_json(asked.named))
             return study_of_ranks(asked, *asked.ranked(progress), named)

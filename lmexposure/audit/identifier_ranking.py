@@ -9,6 +9,7 @@ import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,8 +29,8 @@ from lmexposure.canaries import (
 )
 from lmexposure.core import Encoded, Part
 from lmexposure.errors import CorpusError, ModelError, SettingsError
-from lmexposure.models import Context, LoadedModel, encode_in_context
-from lmexposure.scoring import TorchModel, load_for_measuring
+from lmexposure.models import Context, encode_in_context
+from lmexposure.scoring import AnyModel, TorchModel, any_model
 from lmexposure.statistics import identifiers_needed, rank_among_draws
 from lmexposure.studies import IdentifierSettings, RunSettings
 
@@ -117,11 +118,12 @@ class Comparison:
 
 
 def comparison(
-    model: str | Path | LoadedModel,
+    model: AnyModel,
     corpus: str | Path | Sequence[str | Path],
     formats: Sequence[str | Path | Format],
+    tokenizer: Any,
     *,
-    base: str | Path | LoadedModel | None,
+    base: "AnyModel | None",
     held_out: str | Path | Sequence[str | Path] | None,
     settings: IdentifierSettings,
 ) -> Comparison:
@@ -134,7 +136,7 @@ def comparison(
     if not isinstance(formats, list | tuple) or not formats:
         raise SettingsError(f"formats={formats!r} must be a list of formats, such as ['uuid']")
     found, apart, both = _found(corpus, held_out, formats, settings)
-    sides = _sides(model, base, found, settings.run)
+    sides = _sides(model, tokenizer, base, found, settings.run)
     return Comparison(found=found, apart=apart, both=both, sides=sides, settings=settings)
 
 
@@ -269,21 +271,19 @@ def _refuse_unknown(lm: TorchModel, form: Format) -> None:
 
 
 def _sides(
-    model: str | Path | LoadedModel,
-    base: str | Path | LoadedModel | None,
+    model: AnyModel,
+    tokenizer: Any,
+    base: "AnyModel | None",
     found: Identifiers,
     machine: RunSettings,
 ) -> list[TorchModel]:
     """The model, and the base where there is one."""
-    loaded = [model if isinstance(model, LoadedModel) else load_for_measuring(model, machine)]
-    if isinstance(base, LoadedModel):
-        loaded.append(base)
-    elif base is not None:
+    sides = [any_model(model, tokenizer, machine)]
+    if base is not None:
         try:
-            loaded.append(load_for_measuring(base, replace(machine, revision=None)))
+            sides.append(any_model(base, sides[0].tokenizer, replace(machine, revision=None)))
         except ModelError as failure:
             raise ModelError(f"no base: {failure}") from failure
-    sides = [TorchModel.of(each) for each in loaded]
     for lm in sides:
         for name in {identifier.format for identifier in found.kept}:
             _refuse_unknown(lm, found.formats[name])

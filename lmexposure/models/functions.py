@@ -32,6 +32,8 @@ _PARAMETERS = 10**7  # of a function that does not say how many it has
 _ROWS, _TOKENS = 3, 8  # of a trial
 _LONG, _MANY = 128, 40  # tokens of its longer rows, rows that are added to it
 _MOST_TOKENS, _MOST_PARAMETERS = 10**9, 10**15
+# Asked at once: on a CPU what a model computes of so many stays in its cache.
+_BLOCK_TOKENS = {"cpu": 1 << 10, "cuda": 1 << 15}
 _ROUNDING, _HALF_ROUNDING = 1e-4, 3e-2  # of logits, as a share of the largest
 _SUM = 1e-3  # by how much a sum of probabilities may miss 1
 
@@ -220,11 +222,14 @@ class _Asked(nn.Module):
 
     def logits(self, ids: Tensor, *, keep: int) -> Tensor:
         """Logits behind the last `keep` places of each row, of all where it is 0: (B, keep, V)."""
-        length = ids.shape[1]
         if not self.last_only:
-            return self.checked(ids)[:, -keep:]
-        ends = range(length - (keep or length) + 1, length + 1)
-        return torch.stack([self.checked(ids[:, :end]) for end in ends], dim=1)
+            return torch.cat([self.checked(rows)[:, -keep:] for rows in _blocks(ids)])
+        length, places = ids.shape[1], []
+        for end in range(length - (keep or length) + 1, length + 1):
+            different, which = torch.unique(ids[:, :end], dim=0, return_inverse=True)
+            found = torch.cat([self.checked(rows) for rows in _blocks(different)])
+            places.append(found[which])
+        return torch.stack(places, dim=1)
 
     def checked(self, ids: Tensor) -> Tensor:
         """What it gives while it is measured: nothing but what it gave when it was tried."""
@@ -257,6 +262,12 @@ class _Asked(nn.Module):
         if hasattr(given, "__dlpack__") and not isinstance(given, np.ndarray):
             return torch.utils.dlpack.from_dlpack(given).clone()
         return torch.from_numpy(np.array(given))
+
+
+def _blocks(ids: Tensor) -> tuple[Tensor, ...]:
+    """Rows in parts of as many tokens as are asked at once."""
+    most = _BLOCK_TOKENS.get(ids.device.type, _BLOCK_TOKENS["cuda"])
+    return torch.split(ids, max(1, most // ids.shape[1]))
 
 
 class _Trial:

@@ -17,7 +17,7 @@ from lmexposure.audit import Progress, Watcher, silent
 from lmexposure.canaries import Files, corpus_files, layout_for, listed_files
 from lmexposure.core import REPORTS, Held, JsonValue, Work, claimed
 from lmexposure.errors import CorpusError, ModelError, ResultError, SettingsError
-from lmexposure.models import LoadedModel, tokenizer_sha256
+from lmexposure.models import tokenizer_sha256
 from lmexposure.regurgitation.asking import SHOWN, Asking
 from lmexposure.regurgitation.corpus_index import fold, free_record, look_up
 from lmexposure.regurgitation.runs import Run, document_runs, longest, own_texts, units
@@ -33,7 +33,7 @@ from lmexposure.regurgitation.table import (
     worse_than_guessing,
 )
 from lmexposure.regurgitation.windows import Documents, Windows, lead_of, read_windows
-from lmexposure.scoring import TorchModel, load_for_measuring, model_in_memory, token_pace
+from lmexposure.scoring import TorchModel, any_model, token_pace
 from lmexposure.studies import FreeExtraction, VerbatimPassages, VerbatimRecord, VerbatimSettings
 
 _HIDDEN = frozenset(
@@ -98,8 +98,8 @@ def verbatim(  # noqa: PLR0913 (a public door: each is an option of a look)
             look_up([""], [], least=2)
             fold([], [])
         look = _Look(
-            model=_loaded(model, tokenizer, settings),
-            reference=None if reference is None else _loaded(reference, None, settings),
+            model=any_model(model, tokenizer, settings.run),
+            reference=None if reference is None else any_model(reference, None, settings.run),
             documents=documents,
             separator=separator,
             held_out=others,
@@ -125,14 +125,6 @@ def _documents(corpus: Files, settings: VerbatimSettings) -> tuple[Documents, st
             f"{', '.join(map(str, files))} holds no text; give files with documents in them"
         )
     return read, layout.separator
-
-
-def _loaded(model: Any, tokenizer: Any, settings: VerbatimSettings) -> TorchModel:
-    if isinstance(model, LoadedModel):
-        return TorchModel.of(model)
-    if isinstance(model, str | Path):
-        return load_for_measuring(model, settings.run)
-    return model_in_memory(model, tokenizer)
 
 
 def _has_texts(made: VerbatimRecord) -> bool:

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from lmexposure.scoring.torch_model import (
         AnyModel,
         TorchModel,
+        any_model,
         check_model,
         chosen_device,
         load_for_measuring,

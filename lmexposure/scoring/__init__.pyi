@@ -57,6 +57,7 @@ from lmexposure.scoring.token_spaces import TokenSpace as TokenSpace
 from lmexposure.scoring.token_spaces import token_space as token_space
 from lmexposure.scoring.torch_model import AnyModel as AnyModel
 from lmexposure.scoring.torch_model import TorchModel as TorchModel
+from lmexposure.scoring.torch_model import any_model as any_model
 from lmexposure.scoring.torch_model import check_model as check_model
 from lmexposure.scoring.torch_model import chosen_device as chosen_device
 from lmexposure.scoring.torch_model import load_for_measuring as load_for_measuring

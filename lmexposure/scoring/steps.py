@@ -43,6 +43,7 @@ _LSTM_ROWS = 1024  # the gates of this many rows fit into a core's cache
 _FEW_ROWS, _MANY_ROWS = 16, 256
 _TRIAL_SECONDS = 0.3  # so long that what else the machine does is seen
 _PROVEN = Proven()
+_KEPT_LOGITS = 1 << 26  # 256 MB of those that were computed anew from the first token
 _WEIGHTS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
 
 
@@ -151,6 +152,7 @@ class RecomputedSteps(_LogitSteps):
     def __init__(self, model: Any, why: str = "") -> None:
         self.model, self.why = model, why
         self.evaluated = 0
+        self._known: dict[bytes, Tensor] = {}  # logits behind prefixes that were asked
         self._evaluation = EvaluationMode(model)
         named = inspect.signature(model.forward).parameters
         wished = {"use_cache": False, "logits_to_keep": 1}
@@ -180,9 +182,17 @@ class RecomputedSteps(_LogitSteps):
     @torch.inference_mode()
     def _logits(self, state: _Prefixes) -> Tensor:
         self.evaluated += state.rows
-        with self._evaluation():
-            out = self.model(input_ids=state.ids.to(self.model.device), **self._options)
-        return working(out.logits[:, -1])
+        keys = [row.tobytes() for row in state.ids.numpy()]
+        new = [row for row, key in enumerate(keys) if key not in self._known]
+        if new:
+            with self._evaluation():
+                out = self.model(input_ids=state.ids[new].to(self.model.device), **self._options)
+            logits = working(out.logits[:, -1]).contiguous()
+            self._known |= zip((keys[row] for row in new), logits, strict=True)
+        found = torch.stack([self._known[key] for key in keys])
+        if len(self._known) * found.shape[1] > _KEPT_LOGITS:
+            self._known.clear()
+        return found
 
 
 def next_token_steps(model: Any, probe: Sequence[int], *, copied_from: Any = None) -> WholeSteps:
@@ -248,8 +258,10 @@ def step_pace(lm: Stepping[Steps], ids: Sequence[int]) -> float:
     state, _ = steps.start(ids[: len(ids) // 2], column)
 
     def seconds(rows: int) -> float:
+        # What was asked before is remembered.
+        anew = RecomputedSteps(steps.model) if isinstance(steps, RecomputedSteps) else steps
         which, begun = np.arange(rows), time.perf_counter()
-        steps.advance(state, 0 * which, 0 * which + ids[-1], which, np.repeat(column, rows))
+        anew.advance(state, 0 * which, 0 * which + ids[-1], which, np.repeat(column, rows))
         return time.perf_counter() - begun
 
     seconds(_FEW_ROWS)  # a first call is slower than all others

@@ -167,6 +167,15 @@ def load_for_measuring(model: str | Path, settings: RunSettings) -> TorchModel:
     return TorchModel.of(loaded)
 
 
+def any_model(model: Any, tokenizer: Any, settings: RunSettings) -> TorchModel:
+    """A model by its name, what `load_model` or `language_model` gave, or one in memory."""
+    if isinstance(model, LoadedModel):
+        return TorchModel.of(model)
+    if isinstance(model, str | Path):
+        return load_for_measuring(model, settings)
+    return model_in_memory(model, tokenizer)
+
+
 def _refuse_damaged(model: str | Path) -> None:
     """Refuse a changed weight, which would give other numbers and look like any other."""
     damaged = damaged_model(model)

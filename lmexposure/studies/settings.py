@@ -30,6 +30,7 @@ from lmexposure._validate import (
     delta_of_dp,
     fraction,
     integer,
+    of_type,
     positive,
     text,
 )
@@ -297,6 +298,13 @@ def _fewer(what: str, number: int, usual: int) -> list[str]:
     return [f"{number:,} {what} instead of {usual:,}"] if number < usual else []
 
 
+def _to_train(name: str, value: str) -> None:
+    """The rule of a model to train; what is in a settings file has one of these types."""
+    wanted = "lstm, gpt2-tiny, a directory or a hub name: a training needs gradients of weights"
+    of_type(name, value, (str, int, float, list), wanted)
+    text(name, value)
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunSettings(Settings):
     """The whole pipeline: what is inserted, what is trained, what is measured."""
@@ -307,7 +315,7 @@ class RunSettings(Settings):
         "lstm",
         "the model: lstm, gpt2-tiny, or a path or hub name to fine-tune",
         panel=TRAINING,
-        rule=text,
+        rule=_to_train,
     )
     formats: tuple[str, ...] = setting(
         ("random_number",),
@@ -628,6 +636,7 @@ OF_RUNS = (
     "device_map",
     "offline",
     "revision",
+    "builder",
 )
 
 
@@ -758,7 +767,7 @@ class VerbatimSettings(Settings):
 
 
 IDENTIFIERS = "Identifiers"  # the panel of a command's help
-_LOADING = ("device", "dtype", "offline", "revision")
+_LOADING = ("device", "dtype", "offline", "revision", "builder")
 _FEWEST_DRAWS = 99  # of fewer, not even the lowest rank is among the lowest 1 %
 
 

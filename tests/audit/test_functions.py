@@ -12,14 +12,16 @@ import torch
 from audit.quick import ALL_FILLS, QUICK
 from audit.small import TOKENIZER, gpt2, pins
 from numpy.typing import NDArray
+from scoring.families import family
 from tokenizers import Tokenizer
 from torch import nn
 from transformers import PreTrainedTokenizerBase
 
 from lmexposure.audit import measure
 from lmexposure.errors import ModelError
-from lmexposure.models import LoadedModel, language_model
+from lmexposure.models import LoadedModel, functions, language_model
 from lmexposure.models.other_tokenizers import as_tokenizer
+from lmexposure.scoring import TorchModel, step_pace
 
 MANIFEST = pins(2)
 SETTINGS = replace(QUICK, references=90)
@@ -65,6 +67,50 @@ def test_a_function_has_the_numbers_of_the_model_behind_it(name: str, local: Any
         np.testing.assert_allclose(ours[column], theirs[column], atol=1e-3)
     assert found.model.type == "function"
     assert local.model.weights_sha256 != found.model.weights_sha256
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama", "qwen2", "gpt_neox", "mamba", "lstm"])
+def test_ranks_are_those_of_every_architecture(name: str) -> None:
+    model = family(name, len(TOKENIZER))
+    reading = function(lambda ids: model(torch.as_tensor(ids)).logits)
+    found = measure(reading, MANIFEST, settings=SETTINGS).to_frame()
+    local = measure(model, MANIFEST, tokenizer=TOKENIZER, settings=SETTINGS).to_frame()
+    assert found["method"].str.startswith("exact").all()
+    assert list(found["rank"]) == list(local["rank"])
+    bits = "log_perplexity_bits"
+    np.testing.assert_allclose(found[bits], local[bits], atol=1e-4)
+
+
+def test_few_tokens_are_asked_at_once_and_no_prefix_twice(
+    local: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(functions._BLOCK_TOKENS, "cpu", 128)
+    asked: list[Ids] = []
+
+    def last(ids: Ids) -> torch.Tensor:
+        asked.append(ids.copy())
+        return whole(torch.as_tensor(ids))[:, -1]
+
+    model = function(last, last_only=True)
+    asked.clear()
+    found = measure(model, MANIFEST, settings=SETTINGS)
+    bits = "log_perplexity_bits"
+    np.testing.assert_allclose(found.to_frame()[bits], local.to_frame()[bits], atol=1e-4)
+    assert max(ids.size for ids in asked) <= 128
+    assert all(len(np.unique(ids, axis=0)) == len(ids) for ids in asked)
+
+
+def test_the_pace_of_a_step_is_of_steps_that_were_not_asked_before() -> None:
+    rows: list[int] = []
+
+    def counted(ids: Ids) -> torch.Tensor:
+        rows.append(len(ids))
+        return whole(torch.as_tensor(ids))
+
+    model = TorchModel.of(function(counted))
+    rows.clear()
+    step_pace(model, TOKENIZER(MANIFEST.canaries[0].text)["input_ids"])
+    assert sum(rows) >= 1 + 16 + 16 + 256
 
 
 class Dropping(nn.Module):
@@ -179,7 +225,7 @@ def test_what_goes_wrong_only_later_is_said() -> None:
         return whole(torch.as_tensor(ids))
 
     def shorter_late(ids: Ids) -> torch.Tensor:
-        return whole(torch.as_tensor(ids))[:, : 100 if next(calls) < 60 else -1]
+        return whole(torch.as_tensor(ids))[:, : 100 if next(calls) < 30 else -1]
 
     for logits, message in (
         (failing_late, "raised KeyError on token ids of shape .*must take any number of rows"),

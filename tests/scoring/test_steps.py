@@ -314,6 +314,23 @@ def test_a_model_whose_output_names_no_cache_is_recomputed() -> None:
     walk_about(family("gpt2"), steps, PROBE)
 
 
+@pytest.mark.parametrize(("kept", "computed"), [(1 << 26, 3), (0, 6)])
+def test_what_is_computed_from_its_first_token_is_remembered_while_it_fits(
+    kept: int, computed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(steps_module, "_KEPT_LOGITS", kept)
+    model, rows = family("gpt2"), []
+    steps = RecomputedSteps(model)
+    begun, _ = steps.start_all(PROBE)
+    model.register_forward_pre_hook(
+        lambda _, given, named: rows.append(len(named["input_ids"])), with_kwargs=True
+    )
+    parents, tokens = np.zeros(3, dtype=np.int64), np.arange(3)
+    (_, first), (_, again) = (steps.advance_all(begun, parents, tokens) for _ in range(2))
+    assert torch.equal(first, again)
+    assert sum(rows) == computed
+
+
 def lstm(layers: int, hidden: int = 24, embedding: int = 16) -> LstmForCausalLM:
     torch.manual_seed(layers)
     config = LstmConfig(
