@@ -190,9 +190,8 @@ COMMANDS = (
             argument("model", list[str], default=None): "A model directory or hub name; several: "
             "the checkpoints of one training, for a trajectory.",
             **_INSERTION,
-            flag("scores", Path, panel=OTHER): "Instead of MODEL, what another program found for "
-            "the texts of `lmexposure texts`: JSONL with id and bits, nats, logprob, token_bits or "
-            "token_logprobs, or lm-eval's logged samples.",
+            flag("scores", Path): "Instead of MODEL, what another program found for the texts of "
+            "`lmexposure texts`: JSONL, or lm-eval's logged samples.",
             **out_flag("For result.json, scores.parquet and the report."),
             flag("base", metavar="MODEL"): "The model before the training, which scores the same "
             "texts: exposures then say what was likely anyway, and calibrated ones what the "

@@ -171,8 +171,13 @@ def measure(
     from lmexposure.canaries import Manifest
     from lmexposure.studies import read_look
 
-    if bool(model) == (scores is not None):
-        raise SettingsError("give a MODEL, or the scores of one (--scores FILE): one of the two")
+    if not model and scores is None:
+        raise SettingsError(
+            f"{manifest} alone is there of MODEL and MANIFEST, in this order; give both, or "
+            "--scores instead of MODEL"
+        )
+    if model and scores is not None:
+        raise SettingsError(f"{model[0]} and --scores say two things of the model; leave one out")
     model, given = model or [], scores or (model or [""])[0]
     refuse_swapped(model, manifest, "model")
     known = Manifest.read(manifest)  # a bad manifest is found before a large model is loaded

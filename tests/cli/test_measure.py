@@ -182,7 +182,10 @@ def test_texts_go_out_and_scores_come_in(call: Call) -> None:
     assert "lmexposure measure --scores scores.jsonl MANIFEST --out measured-again" in page
     assert "--dtype" not in page
     assert call("check", "measured").code == 1
-    call("measure", "manifest.json", "--out", "other").refused("or the scores of one")
+    call("measure", "manifest.json", "--out", "other").refused(
+        "alone is there of MODEL and MANIFEST"
+    )
+    call("measure", "m", *words[1:4], "--out", "other").refused("say two things of the model")
     call("measure", *words[1:3], "manifest.json", "--out", "other").refused("number of references")
     call("texts", "manifest.json", "--out", "manifest.json").refused("there already")
     call("texts", "manifest.json", *of_each, "--out", "scores.jsonl").refused("there already")
