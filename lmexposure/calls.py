@@ -528,8 +528,7 @@ def canife(
     """
     if "model" in settings:
         raise SettingsError(
-            "canife takes no model: it needs the gradients of each round, and trains an LSTM of "
-            "its own; leave model out"
+            "canife needs the gradients of its own training, of an LSTM; leave model out"
         )
     chosen = _ahead(CanifeStudySettings().override(settings), corpus=corpus, out=out)
     from lmexposure.federated import canife_audit

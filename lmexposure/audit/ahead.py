@@ -85,34 +85,30 @@ def check_ahead(  # noqa: PLR0913 - the data of any call
     chats &= run.chat_template is None
     if model is None:
         _check_trainable(model := run.model)
-    _check_builder(run.builder, model, base, reference)
     _check_model(model, run, chats=chats)
-    _check_model(reference, run)
+    _check_model(reference, run, beside=True)
     try:
-        _check_model(base, replace(run, revision=None))
+        _check_model(base, replace(run, revision=None), beside=True)
     except ModelError as failure:
         raise ModelError(f"no base: {failure}") from failure
 
 
-def _check_model(model: object, run: RunSettings, *, chats: bool = False) -> None:
-    """Refuse a model that is named and cannot be loaded."""
+def _check_model(
+    model: object, run: RunSettings, *, chats: bool = False, beside: bool = False
+) -> None:
+    """Refuse a model that is named and cannot be loaded, whatever builds the one beside it."""
     if not isinstance(model, str | Path) or str(model) in _NO_NAMES:
         return
-    if run.builder is None or not is_checkpoint(model):
-        check_model(model, revision=run.revision, offline=run.offline, chats=chats)
-
-
-def _check_builder(builder: str | None, *models: object) -> None:
-    """Refuse a function that builds a model where there is no checkpoint for it."""
-    named = [model for model in models if isinstance(model, str | Path)]
-    if builder is None or not named or any(map(is_checkpoint, named)):
+    if run.builder is not None and is_checkpoint(model):
         return
-    if not Path(named[0]).exists():
-        raise ModelError(f"model {str(named[0])!r}: no such file; check the path")
-    raise SettingsError(
-        f"builder={builder!r} makes a model of a checkpoint file, and {str(named[0])!r} is "
-        "none; leave it out"
-    )
+    if run.builder is not None and not beside:
+        if not Path(model).exists():
+            raise ModelError(f"model {str(model)!r}: no such file; check the path")
+        raise SettingsError(
+            f"builder={run.builder!r} makes a model of a checkpoint file, and {str(model)!r} is "
+            "none; leave it out"
+        )
+    check_model(model, revision=run.revision, offline=run.offline, chats=chats)
 
 
 def _check_trainable(model: str) -> None:

@@ -32,7 +32,7 @@ _PARAMETERS = 10**7  # of a function that does not say how many it has
 _ROWS, _TOKENS = 3, 8  # of a trial
 _LONG, _MANY = 128, 40  # tokens of its longer rows, rows that are added to it
 _MOST_TOKENS, _MOST_PARAMETERS = 10**9, 10**15
-# Asked at once: on a CPU what a model computes of so many stays in its cache.
+# Asked at once; on a CPU what a model computes of these stays in its cache.
 _BLOCK_TOKENS = {"cpu": 1 << 10, "cuda": 1 << 15}
 _ROUNDING, _HALF_ROUNDING = 1e-4, 3e-2  # of logits, as a share of the largest
 _SUM = 1e-3  # by how much a sum of probabilities may miss 1
@@ -137,9 +137,8 @@ def language_model(
     finally:
         for module, training in modes:
             module.training = training
-    if parameters is None:
-        counted = sum(weight.numel() for weight in asked.parameters())
-        parameters = counted or _PARAMETERS
+    counted = sum(weight.numel() for weight in asked.parameters()) or _PARAMETERS
+    parameters = counted if parameters is None else parameters
     config = FunctionConfig(vocab_size=size, max_position_embeddings=window)
     asked.size = size
     parameters = integer("parameters", parameters, low=1, high=_MOST_PARAMETERS)
@@ -222,12 +221,13 @@ class _Asked(nn.Module):
 
     def logits(self, ids: Tensor, *, keep: int) -> Tensor:
         """Logits behind the last `keep` places of each row, of all where it is 0: (B, keep, V)."""
-        if not self.last_only:
-            return torch.cat([self.checked(rows)[:, -keep:] for rows in _blocks(ids)])
         length, places = ids.shape[1], []
+        block = max(1, _BLOCK_TOKENS.get(ids.device.type, _BLOCK_TOKENS["cuda"]) // length)
+        if not self.last_only:
+            return torch.cat([self.checked(rows)[:, -keep:] for rows in torch.split(ids, block)])
         for end in range(length - (keep or length) + 1, length + 1):
             different, which = torch.unique(ids[:, :end], dim=0, return_inverse=True)
-            found = torch.cat([self.checked(rows) for rows in _blocks(different)])
+            found = torch.cat([self.checked(rows) for rows in torch.split(different, block)])
             places.append(found[which])
         return torch.stack(places, dim=1)
 
@@ -262,12 +262,6 @@ class _Asked(nn.Module):
         if hasattr(given, "__dlpack__") and not isinstance(given, np.ndarray):
             return torch.utils.dlpack.from_dlpack(given).clone()
         return torch.from_numpy(np.array(given))
-
-
-def _blocks(ids: Tensor) -> tuple[Tensor, ...]:
-    """Rows in parts of as many tokens as are asked at once."""
-    most = _BLOCK_TOKENS.get(ids.device.type, _BLOCK_TOKENS["cuda"])
-    return torch.split(ids, max(1, most // ids.shape[1]))
 
 
 class _Trial:
@@ -306,12 +300,8 @@ class _Trial:
 
     def _first(self) -> Tensor:
         """The first answer, to an array or, where it takes none, to a tensor."""
-        try:
-            return self.asked.ask(self.ids)
-        except Exception as failure:
-            refused = failure
-        if not self.asked.takes_tensors:
-            self.asked.takes_tensors = True
+        for tensors in dict.fromkeys((self.asked.takes_tensors, True)):
+            self.asked.takes_tensors = tensors
             try:
                 return self.asked.ask(self.ids)
             except Exception as failure:

@@ -39,7 +39,7 @@ def as_tokenizer(given: Any) -> PreTrainedTokenizerBase:
     if isinstance(given, tuple | list) and len(given) == _FUNCTIONS:
         encode, decode, pieces = given
         if callable(encode) and callable(decode):
-            return _of_functions(encode, decode, list(pieces))
+            return _of_functions(_said(encode), _said(decode), list(pieces))
     raise ModelError(
         f"tokenizer is of type {type(given).__name__}, which is not known here; {_WANTED}"
     )
@@ -149,6 +149,21 @@ class PieceTokenizer(PreTrainedTokenizer):  # type: ignore[misc]  # transformers
     def convert_tokens_to_string(self, tokens: list[str]) -> str:
         """What these pieces spell together."""
         return self._to_text([self._ids[token] for token in tokens])
+
+
+def _said(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The same, whose failures are said in a sentence."""
+
+    def asked(given: Any) -> Any:
+        try:
+            return function(given)
+        except Exception as failure:
+            raise ModelError(
+                f"the tokenizer raised {type(failure).__name__} ({failure}) on {given!r:.60}; "
+                "encode and decode must take whatever the pieces spell"
+            ) from failure
+
+    return asked
 
 
 def _of_functions(encode: Encode, decode: Decode, pieces: Sequence[str]) -> PreTrainedTokenizerBase:

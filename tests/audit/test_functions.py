@@ -303,6 +303,17 @@ def test_tokenizers_of_other_libraries_give_the_same_ids() -> None:
     for encode, texts in ((of_characters, shifted), (ended, CHARACTERS)):
         with pytest.raises(ModelError, match="without a start or an end token"):
             as_tokenizer((encode, spelled, texts))
+    for broken in (
+        (lambda text: text.index("§"), spelled),
+        (of_characters, lambda ids: ids[-(10**6)]),
+    ):
+        with pytest.raises(
+            ModelError, match=r"the tokenizer raised \w+ \(.*\) on .*; encode and decode"
+        ):
+            as_tokenizer((*broken, CHARACTERS))
+    unknown = "My PIN is §"
+    with pytest.raises(ModelError, match=r"the tokenizer raised ValueError .'§' is not in"):
+        made(unknown)
     with pytest.raises(ModelError, match="type dict, which is not known here"):
         as_tokenizer({"a": 1})
     with pytest.raises(ModelError, match="a list of different texts"):
