@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         comes_off,
         unmerged_adapters,
     )
+    from lmexposure.models.behind_source import BehindSource, as_causal
     from lmexposure.models.chat_rows import (
         TrainingRow,
         check_template,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from lmexposure.models.dp_training import DpFinding
     from lmexposure.models.dp_updates import TwoBatches, two_batches
     from lmexposure.models.encoding import (
+        SOURCE_ENDS,
         AnyContext,
         Context,
         Placed,

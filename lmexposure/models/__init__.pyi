@@ -10,6 +10,8 @@ from lmexposure.models.adapters import base_sha256 as base_sha256
 from lmexposure.models.adapters import check_switch as check_switch
 from lmexposure.models.adapters import comes_off as comes_off
 from lmexposure.models.adapters import unmerged_adapters as unmerged_adapters
+from lmexposure.models.behind_source import BehindSource as BehindSource
+from lmexposure.models.behind_source import as_causal as as_causal
 from lmexposure.models.chat_rows import TrainingRow as TrainingRow
 from lmexposure.models.chat_rows import check_template as check_template
 from lmexposure.models.chat_rows import dated as dated
@@ -29,6 +31,7 @@ from lmexposure.models.dp_randomness import DpBatches as DpBatches
 from lmexposure.models.dp_training import DpFinding as DpFinding
 from lmexposure.models.dp_updates import TwoBatches as TwoBatches
 from lmexposure.models.dp_updates import two_batches as two_batches
+from lmexposure.models.encoding import SOURCE_ENDS as SOURCE_ENDS
 from lmexposure.models.encoding import AnyContext as AnyContext
 from lmexposure.models.encoding import Context as Context
 from lmexposure.models.encoding import Placed as Placed

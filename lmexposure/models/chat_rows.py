@@ -24,9 +24,12 @@ from lmexposure.models.encoding import (
     Row,
     answer_spans,
     check_fast,
+    decoder_start,
     encode_rows,
+    needs_source,
     probe_beside,
     shared,
+    source_rows,
 )
 
 _AT_ONCE = 1_000  # records
@@ -83,7 +86,11 @@ def row_context(tokenizer: Any, wrapping: Wrapping, texts: Sequence[str]) -> Con
         before, behind = wrapping.around()
         closing = str(tokenizer.eos_token or "")
         end = "" if (behind or texts[0]).endswith(closing) else closing
-        context = Context(start=tuple(begins_with(tokenizer)), before=before, behind=behind + end)
+        start = begins_with(tokenizer)
+        if decoder_start(tokenizer) is not None:
+            _check_behind_source(wrapping)
+            start, before = [*source_rows(tokenizer, [before])[0], *start], ""
+        context = Context(start=tuple(start), before=before, behind=behind + end)
     return replace(context, unscored=_without_loss(tokenizer, wrapping, texts, context))
 
 
@@ -128,6 +135,8 @@ def record_text(number: int, record: Mapping[str, Any], wrapping: Wrapping) -> s
 
 def check_template(tokenizer: Any, wrapping: Wrapping) -> None:
     """Refuse a tokenizer that cannot wrap a text in a chat."""
+    if decoder_start(tokenizer) is not None:
+        raise needs_source()
     try:
         tokenizer.get_chat_template(wrapping.chat_template)
     except ValueError:  # none, or several of which none is the usual one
@@ -277,6 +286,15 @@ def _text_rows(
     tokenizer: Any, pairs: Sequence[tuple[str, str]], wrapping: Wrapping
 ) -> Iterator[TrainingRow]:
     """Of prompts and what follows each."""
+    if decoder_start(tokenizer) is not None:
+        _check_behind_source(wrapping)
+        sources, answers = zip(*pairs, strict=True)
+        written = tokenizer(list(answers), verbose=False)["input_ids"]
+        for row, ids in zip(source_rows(tokenizer, sources), written, strict=True):
+            ended = ids[-1:] == [tokenizer.eos_token_id]
+            whole = [*row, *ids, *([] if ended else [tokenizer.eos_token_id])]
+            yield TrainingRow(ids=whole, carried=np.arange(len(whole)) >= len(row))
+        return
     end = str(tokenizer.eos_token or "")
     wholes = [
         prompt + answer + ("" if (prompt + answer).endswith(end) else end)
@@ -287,6 +305,12 @@ def _text_rows(
     if wrapping.loss == "completion":
         prompts = tokenizer([prompt for prompt, _ in pairs], verbose=False)["input_ids"]
     yield from _rows_behind(prompts, rows)
+
+
+def _check_behind_source(wrapping: Wrapping) -> None:
+    """Refuse a canary that would be in the source of an encoder-decoder, or have none."""
+    if wrapping.turn != "assistant" or wrapping.form == "implicit_preference":
+        raise needs_source()
 
 
 def _rows_behind(prompts: list[list[int]], rows: list[list[int]]) -> Iterator[TrainingRow]:

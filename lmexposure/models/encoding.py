@@ -7,6 +7,7 @@ template writes the past otherwise than the present (thoughts dropped, another e
 turn), a probe in the place of a turn's text shows what comes right behind it.
 """
 
+import copy
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -24,6 +25,8 @@ from lmexposure.core import Encoded
 from lmexposure.errors import ModelError
 
 _NO_LIMIT = 10**6  # tokens; a tokenizer that knows no limit says more
+# Behind the tokens of an encoder-decoder's source in a row: the number of no token.
+SOURCE_ENDS = 1 << 30
 _MOST_BYTES = 4  # of a character in UTF-8: a context has at most this many tokens for each
 
 
@@ -278,6 +281,8 @@ def _beginning(
     tokenizer: PreTrainedTokenizerBase, context: str | None
 ) -> tuple[list[int], list[int]]:
     """The start token, if any, and the tokens of the context alone."""
+    if decoder_start(tokenizer) is not None:
+        raise needs_source()
     bos, eos = tokenizer.bos_token_id, tokenizer.eos_token_id
     context_ids = _encode(tokenizer, [context])[0] if context else []
     with_special: list[int] = tokenizer("a")["input_ids"]
@@ -287,6 +292,46 @@ def _beginning(
     if not context_ids and eos is not None:
         return [eos], context_ids
     return [], context_ids
+
+
+def reads_source(name: str, tokenizer: Any, config: Any) -> Any:
+    """A tokenizer whose rows are those of an encoder-decoder; the given one stays as it is."""
+    start = getattr(config, "decoder_start_token_id", None)
+    for what, number in (("decoder_start_token_id", start), ("EOS token", tokenizer.eos_token_id)):
+        if number is None:
+            raise ModelError(
+                f"model {name!r} is an encoder-decoder without {what}, so that it is not known "
+                "how its texts begin and end; set decoder_start_token_id in config.json, and "
+                "eos_token of the tokenizer, to those of the training"
+            )
+    tokenizer = copy.copy(tokenizer)
+    tokenizer.starts_decoder = start
+    return tokenizer
+
+
+def decoder_start(tokenizer: Any) -> int | None:
+    """What the decoder of an encoder-decoder begins with; None: it is a tokenizer of another."""
+    start: int | None = getattr(tokenizer, "starts_decoder", None)
+    return start
+
+
+def needs_source() -> ModelError:
+    """Of what an encoder-decoder is asked for without a source."""
+    return ModelError(
+        "the model is an encoder-decoder, which writes a text behind a source: its canaries are "
+        "the answers in records of two strings; insert them into such records (turn='assistant', "
+        "and prompt_field and completion_field for the source and its text)"
+    )
+
+
+def source_rows(tokenizer: Any, sources: Sequence[str]) -> list[list[int]]:
+    """The beginnings of rows behind these sources, up to the start token of the decoder."""
+    rows: list[list[int]] = tokenizer(list(sources), verbose=False)["input_ids"]
+    if not all(source.strip() for source in sources):
+        raise ModelError(
+            "an encoder-decoder has to read an empty source; leave out records without one"
+        )
+    return [[*row, SOURCE_ENDS, tokenizer.starts_decoder] for row in rows]
 
 
 def shared(first: Sequence[Any], second: Sequence[Any]) -> int:
@@ -338,15 +383,19 @@ def tokenizer_named(name: str | Path, *, offline: bool = False, revision: str | 
     try:
         if not offline and not Path(name).exists():  # the hub's own client tries for a minute
             offline = not hub_answers(str(name), revision)
-        return AutoTokenizer.from_pretrained(
-            name, local_files_only=offline, revision=revision or "main", trust_remote_code=False
-        )
+        options = {"local_files_only": offline, "revision": revision or "main"}
+        tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False, **options)
     except Exception as failure:  # whatever damaged files ran into
         said = str(failure).strip().split("\n")[0] or type(failure).__name__
         raise ModelError(
             f"cannot load a tokenizer from {str(name)!r}: {said}; give the directory or hub name "
             "of the model that is trained"
         ) from failure
+    try:
+        config = AutoConfig.from_pretrained(name, trust_remote_code=False, **options)
+    except (OSError, ValueError, KeyError):  # there may be no model beside it
+        return tokenizer
+    return reads_source(str(name), tokenizer, config) if config.is_encoder_decoder else tokenizer
 
 
 def window_of(tokenizer: Any) -> int | None:

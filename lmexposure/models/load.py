@@ -16,8 +16,9 @@ import torch
 from huggingface_hub.errors import GatedRepoError, LocalEntryNotFoundError, RepositoryNotFoundError
 from safetensors import SafetensorError
 from transformers import (
+    MODEL_FOR_CAUSAL_LM_MAPPING,
+    MODEL_FOR_MASKED_LM_MAPPING,
     AutoConfig,
-    AutoModelForCausalLM,
     AutoTokenizer,
     PreTrainedModel,
     PreTrainedTokenizerBase,
@@ -41,12 +42,14 @@ from lmexposure._saved_models import (
 from lmexposure._validate import of_type, one_of
 from lmexposure.errors import FileError, ModelError, SettingsError
 from lmexposure.models.adapters import check_weights, with_adapter
+from lmexposure.models.behind_source import as_causal
 from lmexposure.models.encoding import context_window, tokenizer_sha256
 from lmexposure.models.memory import (
     DTYPES,
     UNREADABLE,
     ModelShape,
     Placement,
+    model_class,
     refuse_larger_config,
 )
 from lmexposure.models.quantised import (
@@ -209,6 +212,7 @@ def load_model(  # noqa: PLR0913 (as transformers' own from_pretrained, whose na
                 "load_in=4bit, device_map=auto or another device"
             ) from failure
     check_embeddings_are_here(name, model)
+    model, tokenizer = as_causal(name, model, tokenizer)
     model.eval()
     check_causal(name, model)
     notes = (*precision_notes(name, model), *notes, *_gguf_notes(name))
@@ -349,7 +353,11 @@ def _load_weights(
             hushed,
             _offload_folder("device_map" in placing) as folder,
         ):
-            model, info = AutoModelForCausalLM.from_pretrained(
+            config = AutoConfig.from_pretrained(name, **options)
+            masked = type(config) in MODEL_FOR_MASKED_LM_MAPPING
+            if masked and type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
+                raise _not_causal(name, config)
+            model, info = model_class(config).from_pretrained(
                 name,
                 dtype=DTYPES[placement.dtype],
                 use_safetensors=True,
@@ -361,6 +369,8 @@ def _load_weights(
             )
             if folder:
                 weakref.finalize(model, shutil.rmtree, folder, True)
+    except ModelError:
+        raise
     except Exception as failure:  # damaged files raise whatever reading them ran into
         if not Path(name).is_dir() and _is_nowhere(failure):
             raise nowhere(name) from failure
@@ -489,7 +499,13 @@ def check_causal(name: str, model: PreTrainedModel) -> None:
     # Some methods round what goes into a layer by its largest number, also of later tokens.
     rounding = 1e-4 if model.dtype == torch.float32 and not quantised else 3e-2
     if gap > rounding * float(logits.abs().max()):
-        raise ModelError(
-            f"model {name!r} ({model.config.model_type}) is not a causal LM: its predictions depend"
-            " on later tokens; use a model that reads from left to right"
-        )
+        raise _not_causal(name, model.config)
+
+
+def _not_causal(name: str, config: Any) -> ModelError:
+    """Of a model that was trained to fill gaps, and its like."""
+    return ModelError(
+        f"model {name!r} ({config.model_type}) is not a causal LM: its predictions depend on later "
+        "tokens, and what it gives a text is a pseudo-likelihood, which is no probability of it; "
+        "use a model that reads from left to right, or an encoder-decoder"
+    )

@@ -89,6 +89,8 @@ class Paths:
     def begun(cls, cache: Any, length: int) -> Self:
         """From a model's cache of one prefix."""
         layers = tuple(_Layer.of(layer) for layer in cache.layers)
+        # Of an encoder-decoder, fewer than it was given: its source is not among them.
+        length = min(length, cache.get_seq_length())
         nowhere = torch.empty((0, 1), dtype=torch.long, device=layers[0].read.device)
         return cls(cache=cache, beginning=layers, length=length, tokens=(), places=nowhere)
 

@@ -14,7 +14,7 @@ import torch
 
 from lmexposure.core import Encoded
 from lmexposure.errors import ModelError, NumericalError
-from lmexposure.models import FunctionLm, LstmForCausalLM
+from lmexposure.models import SOURCE_ENDS, BehindSource, FunctionLm, LstmForCausalLM
 from lmexposure.scoring.prefix_tree import LevelNodes, PackedNodes, SortedTexts
 from lmexposure.scoring.runtime import (
     LN2,
@@ -202,6 +202,8 @@ def choose_forward(model: Any, encoded: Sequence[Encoded]) -> PlainForward | Pre
     if len(encoded) < _TEXTS_WORTH_A_PROBE or isinstance(model, FunctionLm):
         return plain
     texts = SortedTexts(encoded)
+    if isinstance(model, BehindSource) and SOURCE_ENDS not in texts.prefix:
+        return plain  # of different sources
     failures: dict[str, str] = {}  # what was tried first, by what was wrong with it
     for kind, make in _FAST:
         try:

@@ -24,6 +24,7 @@ from torch import Tensor
 from transformers import DynamicCache
 
 from lmexposure.core import Encoded
+from lmexposure.models import SOURCE_ENDS
 from lmexposure.scoring.runtime import Bools, Floats, Ints, LmHead
 from lmexposure.scoring.steps import Steps
 
@@ -285,10 +286,13 @@ class LevelNodes:
         self._model, self._head, self._steps, self._prefix = model, head, steps, prefix
 
     def prefix_bits(self) -> Floats:
-        """Bits of the prefix's own tokens, shape (P,); NaN for the first."""
+        """Bits of the prefix's own tokens, shape (P,); NaN for the first, and those of a source."""
         ids = torch.tensor([self._prefix], device=self._model.device)
         hidden, _ = self._head.hidden(input_ids=ids)
-        return self._head.sequence_bits(hidden[0], self._prefix)
+        begin = 1 + self._prefix.index(SOURCE_ENDS) if SOURCE_ENDS in self._prefix else 0
+        own = self._prefix[begin:]
+        bits = self._head.sequence_bits(hidden[0, -len(own) :], own)
+        return np.concatenate([np.full(begin, np.nan), bits])
 
     def node_bits(self, tree: PrefixTree) -> Floats:
         """Bits of every wanted node, shape (K,); of the others NaN."""

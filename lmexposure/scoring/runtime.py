@@ -454,9 +454,11 @@ class LmHead:
             with _headless(self._head) as seen:
                 self.model(input_ids=ids)
             self.split = True
+            hidden = seen.pop()[0]
+            whole = whole[-len(hidden) :]  # of an encoder-decoder, those behind the source
             columns = torch.arange(0, whole.shape[1], max(1, whole.shape[1] // 997))
-            pairs = torch.cartesian_prod(torch.arange(len(probe)), columns).to(ids.device)
-            found = self.bits(seen.pop()[0], pairs[:, 0], pairs[:, 1])
+            pairs = torch.cartesian_prod(torch.arange(len(hidden)), columns).to(ids.device)
+            found = self.bits(hidden, pairs[:, 0], pairs[:, 1])
         except (RuntimeError, AttributeError, TypeError, ValueError, IndexError):
             return False
         expected = -torch.log_softmax(whole, dim=-1)[pairs[:, 0], pairs[:, 1]].double() / LN2

@@ -238,6 +238,7 @@ def _agree(fast: Steps, slow: Steps, probe: list[int], model: Any) -> bool:
     """Walk both kinds of steps through the same forks and compare the bits of some tokens."""
     size = int(model.config.get_text_config().vocab_size)
     columns = np.unique(np.array([*probe, *range(0, size, max(1, size // 64))], dtype=np.int64))
+    columns = columns[columns < size]  # what ends a source is no token
     begun = probe[: max(1, len(probe) - 3)]  # forks at the end cross any sliding window
     pairs = [(fast.start(begun, columns), slow.start(begun, columns))]
     for depth, (origin, parents) in enumerate(_FORKS):

@@ -22,6 +22,7 @@ from lmexposure.models import (
     AnyContext,
     LoadedModel,
     active_adapters,
+    as_causal,
     as_loaded,
     built_model,
     check_causal,
@@ -194,8 +195,8 @@ def _refuse_damaged(model: str | Path) -> None:
 
 
 _WANTED = (
-    "give a causal language model of transformers (AutoModelForCausalLM), one with an adapter of "
-    "peft, what load_model gives, or the path of a saved one"
+    "give a causal language model of transformers (AutoModelForCausalLM), an encoder-decoder, one "
+    "with an adapter of peft, what load_model gives, or the path of a saved one"
 )
 _LOAD_IT = "AutoTokenizer.from_pretrained(...)"
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
@@ -222,7 +223,9 @@ def model_in_memory(model: Any, tokenizer: Any) -> TorchModel:
     tokenizer = _checked_tokenizer(name, tokenizer)
     check_fit(name, base, tokenizer)
     measured = as_loaded(name, model) if adapted else base
+    measured, tokenizer = as_causal(name, measured, tokenizer)
     with evaluation_mode(measured):
+        check_causal(name, measured)
         notes = precision_notes(name, measured)
     return TorchModel(model=measured, tokenizer=tokenizer, name=name, notes=notes)
 
@@ -264,18 +267,11 @@ def _check_weights(name: str, model: "PreTrainedModel") -> None:
 
 def _check_head(name: str, model: "PreTrainedModel") -> None:
     kind = type(model).__name__
-    if model.config.is_encoder_decoder:
-        raise ModelError(
-            f"model {name!r} ({kind}) has an encoder and a decoder, and is no causal language "
-            f"model; {_WANTED}"
-        )
     if model.get_output_embeddings() is None:
         raise ModelError(
             f"model {name!r} ({kind}) has no language-model head, so it predicts no token; "
             f"{_WANTED}"
         )
-    with evaluation_mode(model):
-        check_causal(name, model)
 
 
 def _checked_tokenizer(name: str, tokenizer: Any) -> PreTrainedTokenizerBase:
