@@ -13,6 +13,7 @@ from torch import Tensor
 from transformers import EncoderDecoderCache, PretrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput, CausalLMOutputWithPast
 
+from lmexposure.errors import ModelError
 from lmexposure.models.encoding import SOURCE_ENDS, reads_source
 
 
@@ -70,7 +71,7 @@ class BehindSource(PreTrainedModel):  # type: ignore[misc]  # transformers is no
         else:
             hidden, mask = past_key_values.source.expand(B, -1, -1), None
             states = _shared(past_key_values, B)
-        D = T - int(begins.min())
+        D = max(1, T - int(begins.min()))
         own = begins + every[:D]  # (B, D); behind the end of a row comes padding
         read = input_ids.gather(1, own.clamp(max=T - 1)).masked_fill(own >= T, 0)
         out = self.inner(
@@ -119,4 +120,13 @@ def as_causal(name: str, model: Any, tokenizer: Any) -> tuple[Any, Any]:
     if not model.config.is_encoder_decoder:
         return model, tokenizer
     tokenizer = reads_source(name, tokenizer, model.config)
-    return BehindSource(model, tokenizer.eos_token_id), tokenizer
+    behind = BehindSource(model, tokenizer.eos_token_id)
+    try:
+        with torch.no_grad():
+            behind(torch.tensor([[0, SOURCE_ENDS, 0]], device=model.device))
+    except Exception as failure:  # its own code may raise anything
+        raise ModelError(
+            f"model {name!r} ({type(model).__name__}) is an encoder-decoder that does not read "
+            f"tokens as T5 and BART do ({type(failure).__name__}); use one that does"
+        ) from failure
+    return behind, tokenizer

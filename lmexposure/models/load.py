@@ -19,6 +19,8 @@ from transformers import (
     MODEL_FOR_CAUSAL_LM_MAPPING,
     MODEL_FOR_MASKED_LM_MAPPING,
     AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForSeq2SeqLM,
     AutoTokenizer,
     PreTrainedModel,
     PreTrainedTokenizerBase,
@@ -49,7 +51,6 @@ from lmexposure.models.memory import (
     UNREADABLE,
     ModelShape,
     Placement,
-    model_class,
     refuse_larger_config,
 )
 from lmexposure.models.quantised import (
@@ -344,6 +345,7 @@ def _load_weights(
     with quiet_libraries():
         refuse_larger_config(name, options)
         placement.refuse_too_large(name, options)
+        made = _class_for(name, options)
     # What reads a GGUF file draws a bar that no setting switches off.
     hushed = redirect_stderr(StringIO()) if "gguf_file" in options else nullcontext()
     try:
@@ -353,11 +355,7 @@ def _load_weights(
             hushed,
             _offload_folder("device_map" in placing) as folder,
         ):
-            config = AutoConfig.from_pretrained(name, **options)
-            masked = type(config) in MODEL_FOR_MASKED_LM_MAPPING
-            if masked and type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
-                raise _not_causal(name, config)
-            model, info = model_class(config).from_pretrained(
+            model, info = made.from_pretrained(
                 name,
                 dtype=DTYPES[placement.dtype],
                 use_safetensors=True,
@@ -369,8 +367,6 @@ def _load_weights(
             )
             if folder:
                 weakref.finalize(model, shutil.rmtree, folder, True)
-    except ModelError:
-        raise
     except Exception as failure:  # damaged files raise whatever reading them ran into
         if not Path(name).is_dir() and _is_nowhere(failure):
             raise nowhere(name) from failure
@@ -381,6 +377,18 @@ def _load_weights(
         ) from failure
     refuse_other_weights(name, model, info)
     return model
+
+
+def _class_for(name: str, options: dict[str, Any]) -> Any:
+    """What of transformers loads this model; a masked model is refused."""
+    try:
+        config = AutoConfig.from_pretrained(name, **options)
+    except Exception:  # whoever loads it says more
+        return AutoModelForCausalLM
+    masked = type(config) in MODEL_FOR_MASKED_LM_MAPPING
+    if masked and type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
+        raise _not_causal(name, config)
+    return AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
 
 
 def _is_nowhere(failure: BaseException | None) -> bool:

@@ -136,14 +136,10 @@ def _by_config(config: Any, options: Mapping[str, Any]) -> Iterator[tuple[str, t
     """The same of a model without numbers."""
     with torch.device("meta"):
         trusted = options["trust_remote_code"]
-        model = model_class(config).from_config(config, trust_remote_code=trusted)
+        made = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
+        model = made.from_config(config, trust_remote_code=trusted)
     for name, weight in model.named_parameters():
         yield name, tuple(weight.shape)
-
-
-def model_class(config: Any) -> Any:
-    """What of transformers loads a model of this config."""
-    return AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
 
 
 def refuse_larger_config(name: str, options: Mapping[str, Any]) -> None:

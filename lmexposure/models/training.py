@@ -15,6 +15,7 @@ from lmexposure._integrity import file_hashes, say_rebuilt, write_hashed
 from lmexposure._written import check, refuse_foreign, study
 from lmexposure.canaries import Wrapping
 from lmexposure.errors import CorpusError, ModelError, ResultError, SettingsError
+from lmexposure.models.behind_source import BehindSource
 from lmexposure.models.dp_checker import DpCheck
 from lmexposure.models.dp_sgd import DpSgd
 from lmexposure.models.load import LoadedModel, check_fit
@@ -357,6 +358,13 @@ def _check_model(loaded: LoadedModel, settings: TrainingSettings) -> None:
         raise SettingsError(
             f"block_size={settings.block_size} must be at most {window}, the context window of "
             f"{loaded.name!r}"
+        )
+    causal = settings.lora or settings.is_private or settings.method == DISTILLATION
+    if causal and isinstance(loaded.model, BehindSource):
+        raise SettingsError(
+            f"lora=True, method={DP_SGD!r} and method={DISTILLATION!r} are for causal models, and "
+            f"{loaded.name!r} is an encoder-decoder; train it plainly (method={PLAIN!r}), or "
+            "elsewhere, and measure it"
         )
     if settings.lora:
         check_lora(loaded.name)

@@ -73,6 +73,7 @@ class PlainPass:
         longest = max(map(len, rows))
         target = torch.tensor([row[first:] + [0] * (longest - len(row)) for row in rows])
         target = target.to(logits.device)[:, :, None]  # (B, longest - first, 1)
+        target = target.clamp(max=logits.shape[-1] - 1)  # what ends a source is never scored
         nats = logits.logsumexp(-1) - logits.gather(-1, target).squeeze(-1)
         token_bits = (nats.double() / LN2).cpu().numpy()
         return [

@@ -426,7 +426,7 @@ def classifier() -> Any:
 @pytest.mark.parametrize(
     ("make", "match"),
     [
-        (t5, r"\(T5ForConditionalGeneration\) has an encoder and a decoder, and is no causal"),
+        (t5, r"T5ForConditionalGeneration' is an encoder-decoder without decoder_start_token_id"),
         (classifier, r"\(GPT2ForSequenceClassification\) has no language-model head, so it pred"),
         (bert, r"\(bert\) is not a causal LM: its predictions depend on later tokens"),
         (lambda: gpt2().to("meta"), r"has \d+ of its weights on the meta device .*load it whole"),
