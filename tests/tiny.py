@@ -96,17 +96,14 @@ def word_split_bpe(pattern: str, vocab_size: int = 400, *, text: str = TEXT) -> 
     return byte_level_bpe([text], vocab_size=vocab_size, cut=cut)
 
 
-def unigram(text: str = TEXT, vocab_size: int = 90) -> Any:
+def unigram() -> Any:
     tokenizer = Tokenizer(models.Unigram())
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
     tokenizer.decoder = decoders.Metaspace()
     trainer = trainers.UnigramTrainer(
-        vocab_size=vocab_size,
-        special_tokens=["<unk>", "<s>"],
-        unk_token="<unk>",
-        show_progress=False,
+        vocab_size=90, special_tokens=["<unk>", "<s>"], unk_token="<unk>", show_progress=False
     )
-    tokenizer.train_from_iterator([text], trainer)
+    tokenizer.train_from_iterator([TEXT], trainer)
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="<unk>", bos_token="<s>")
 
 

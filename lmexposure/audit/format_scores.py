@@ -23,7 +23,7 @@ from lmexposure.audit.workload import Task
 from lmexposure.canaries import DEFAULT_REFERENCES, Canary, Format, Manifest
 from lmexposure.core import Encoded, Part
 from lmexposure.errors import ManifestError, ModelError, NumericalError
-from lmexposure.models import AnyContext
+from lmexposure.models import SOURCE_ENDS, AnyContext
 from lmexposure.scoring import BaseModel, Beginning, TorchModel
 from lmexposure.statistics import (
     CalibratedExposure,
@@ -411,7 +411,7 @@ def _check_base_reads(base: BaseModel, encoded: Sequence[Encoded]) -> None:
             "with its context; give a base with the model's context window"
         )
     known = min(base.vocabulary, len(base.tokenizer))
-    new = sum(any(token >= known for token in text.ids) for text in encoded)
+    new = sum(any(known <= token < SOURCE_ENDS for token in text.ids) for text in encoded)
     if new:
         raise ModelError(
             f"{new} of {len(encoded)} texts hold tokens that base model {base.name!r} "

@@ -67,10 +67,9 @@ class BehindSource(PreTrainedModel):  # type: ignore[misc]  # transformers is no
         begins = torch.where(ends.any(1), ends.argmax(1) + 1, 0)[:, None]
         if past_key_values is None:
             hidden, mask = self._encoded(input_ids, begins)
-            states = None
         else:
             hidden, mask = past_key_values.source.expand(B, -1, -1), None
-            states = _shared(past_key_values, B)
+            past_key_values = _shared(past_key_values, B)
         D = max(1, T - int(begins.min()))
         own = begins + every[:D]  # (B, D); behind the end of a row comes padding
         read = input_ids.gather(1, own.clamp(max=T - 1)).masked_fill(own >= T, 0)
@@ -78,18 +77,16 @@ class BehindSource(PreTrainedModel):  # type: ignore[misc]  # transformers is no
             encoder_outputs=BaseModelOutput(last_hidden_state=hidden),
             attention_mask=mask,
             decoder_input_ids=read,
-            past_key_values=states,
+            past_key_values=past_key_values,
             use_cache=use_cache,
         )
         # Of each kept place of the row, which of the decoder's it is; those of the source have any.
         places = (every[-logits_to_keep:] - begins).clamp(min=0)
         logits = out.logits[torch.arange(B, device=places.device)[:, None], places]
-        cache = None
-        if use_cache:
-            cache = out.past_key_values.self_attention_cache
-            cache.source, cache.cross = hidden[:1], out.past_key_values.cross_attention_cache
-            if states is not None:
-                cache.cross = past_key_values.cross
+        if not use_cache:
+            return CausalLMOutputWithPast(logits=logits)
+        cache = out.past_key_values.self_attention_cache
+        cache.source, cache.cross = hidden[:1], out.past_key_values.cross_attention_cache
         return CausalLMOutputWithPast(logits=logits, past_key_values=cache)
 
     def _encoded(self, rows: Tensor, begins: Tensor) -> tuple[Tensor, Tensor]:
@@ -117,7 +114,7 @@ def _shared(cache: Any, rows: int) -> EncoderDecoderCache:
 
 def as_causal(name: str, model: Any, tokenizer: Any) -> tuple[Any, Any]:
     """A model and its tokenizer; of an encoder-decoder, such that they read rows of a source."""
-    if not model.config.is_encoder_decoder:
+    if not model.config.is_encoder_decoder or isinstance(model, BehindSource):
         return model, tokenizer
     tokenizer = reads_source(name, tokenizer, model.config)
     behind = BehindSource(model, tokenizer.eos_token_id)

@@ -20,6 +20,7 @@ from lmexposure.errors import ModelError
 from lmexposure.models import (
     LoadedModel,
     adapters_off,
+    as_causal,
     base_of_adapter,
     base_sha256,
     check_switch,
@@ -149,7 +150,11 @@ def _switched_off(model: Any, lm: TorchModel) -> BaseModel:
         return replace(again, switched_off=True)
     check_switch(lm.name, whole)
     return BaseModel(
-        model=_bare(whole), tokenizer=lm.tokenizer, name=lm.name, switched_off=True, adapters=True
+        model=_bare(whole, lm),
+        tokenizer=lm.tokenizer,
+        name=lm.name,
+        switched_off=True,
+        adapters=True,
     )
 
 
@@ -182,8 +187,9 @@ def _whole(model: Any, lm: TorchModel) -> Any:
     return lm.model if isinstance(model, str | Path | LoadedModel) else unwrapped(model)
 
 
-def _bare(model: Any) -> Any:
-    return model.get_base_model() if hasattr(model, "get_base_model") else model
+def _bare(model: Any, lm: TorchModel) -> Any:
+    bare = model.get_base_model() if hasattr(model, "get_base_model") else model
+    return as_causal(lm.name, bare, lm.tokenizer)[0]
 
 
 def _another(base: Any, lm: TorchModel) -> BaseModel:
@@ -242,7 +248,7 @@ def _refuse_other_base(base: BaseModel, model: Any, lm: TorchModel) -> None:
     """What an adapter leaves alone is as in its base, to the bit."""
     whole, other = _whole(model, lm), base.model
     if unmerged_adapters(whole) and comes_off(whole) and _rows(whole) == _rows(other):
-        bare = _bare(whole)
+        bare = _bare(whole, lm)
         same = bare.dtype != other.dtype or base_sha256(bare) == base.identity
     elif is_adapter(Path(lm.name)) and not base.switched_off:
         same = _shares_weights(lm.model, other)

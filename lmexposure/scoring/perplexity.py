@@ -193,7 +193,9 @@ class _DetailPass(PlainPass):
         found = []
         for row, text in zip(logits, batch, strict=True):
             own = row[text.scored_from - first : len(text.ids) - first]  # (T, V)
-            found.append(_described(own, torch.tensor(text.ids[text.scored_from :])))
+            target = torch.tensor(text.ids[text.scored_from :])
+            # What ends a source is no token, and its bits are never counted.
+            found.append(_described(own, target.clamp(max=own.shape[-1] - 1)))
         return found
 
 
