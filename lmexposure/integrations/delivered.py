@@ -324,7 +324,10 @@ def _aligned(name: str, values: Any, rows: Sequence[_Row]) -> list[_Row]:
     if len(columns) == 1 < len(rows):
         columns = columns * len(rows)
     if [len(row) for row in columns] != [len(row) for row in rows]:
-        raise InputError(f"{name} and input_ids have different shapes; give one value per token")
+        raise InputError(
+            f"{name} and input_ids have different shapes; give one value per token (rows of an "
+            "encoder-decoder have none: measure it when it is trained, its records verified)"
+        )
     return columns
 
 

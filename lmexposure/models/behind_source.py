@@ -32,22 +32,11 @@ class BehindSource(PreTrainedModel):  # type: ignore[misc]  # transformers is no
         super().__init__(copy.deepcopy(inner.config))
         self.config, self.training = inner.config, inner.training
         self.inner, self._empty = inner, empty
-
-    def get_input_embeddings(self) -> Any:
-        """Those of the model itself."""
-        return self.inner.get_input_embeddings()
-
-    def get_output_embeddings(self) -> Any:
-        """Those of the model itself."""
-        return self.inner.get_output_embeddings()
-
-    def resize_token_embeddings(self, *args: Any, **options: Any) -> Any:
-        """See the model itself."""
-        return self.inner.resize_token_embeddings(*args, **options)
-
-    def save_pretrained(self, *args: Any, **options: Any) -> None:
-        """Write the model itself, which transformers loads again."""
-        self.inner.save_pretrained(*args, **options)
+        # What is saved is the model itself, which transformers loads again.
+        self.save_pretrained = inner.save_pretrained
+        self.get_input_embeddings = inner.get_input_embeddings
+        self.get_output_embeddings = inner.get_output_embeddings
+        self.resize_token_embeddings = inner.resize_token_embeddings
 
     def forward(
         self,

@@ -62,6 +62,11 @@ class PlainPass:
     """Right for every causal model: none looks to the right, where the padding is."""
 
     def __init__(self, model: Any) -> None:
+        if model.config.is_encoder_decoder and not isinstance(model, BehindSource):
+            raise ModelError(
+                "the model is an encoder-decoder, and reads rows once load_model or measure has "
+                "it; give it to measure, or what load_model gives"
+            )
         self._model = model
         self._known = inspect.signature(model.forward).parameters
 

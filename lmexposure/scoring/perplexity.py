@@ -194,7 +194,7 @@ class _DetailPass(PlainPass):
         for row, text in zip(logits, batch, strict=True):
             own = row[text.scored_from - first : len(text.ids) - first]  # (T, V)
             target = torch.tensor(text.ids[text.scored_from :])
-            # What ends a source is no token, and its bits are never counted.
+            # What ends a source is never counted.
             found.append(_described(own, target.clamp(max=own.shape[-1] - 1)))
         return found
 

@@ -223,8 +223,8 @@ def model_in_memory(model: Any, tokenizer: Any) -> TorchModel:
     tokenizer = _checked_tokenizer(name, tokenizer)
     check_fit(name, base, tokenizer)
     measured = as_loaded(name, model) if adapted else base
-    measured, tokenizer = as_causal(name, measured, tokenizer)
     with evaluation_mode(measured):
+        measured, tokenizer = as_causal(name, measured, tokenizer)
         check_causal(name, measured)
         notes = precision_notes(name, measured)
     return TorchModel(model=measured, tokenizer=tokenizer, name=name, notes=notes)
