@@ -20,6 +20,7 @@ from lmexposure._files import sha256_bytes
 from lmexposure.canaries import Wrapping
 from lmexposure.errors import CorpusError, InputError, ModelError
 from lmexposure.models.encoding import (
+    SOURCE_ENDS,
     Context,
     Row,
     answer_spans,
@@ -29,7 +30,6 @@ from lmexposure.models.encoding import (
     needs_source,
     probe_beside,
     shared,
-    source_rows,
 )
 
 _AT_ONCE = 1_000  # records
@@ -88,8 +88,7 @@ def row_context(tokenizer: Any, wrapping: Wrapping, texts: Sequence[str]) -> Con
         end = "" if (behind or texts[0]).endswith(closing) else closing
         start = begins_with(tokenizer)
         if decoder_start(tokenizer) is not None:
-            _check_behind_source(wrapping)
-            start, before = [*source_rows(tokenizer, [before])[0], *start], ""
+            start, before = [*_source_rows(tokenizer, [before], wrapping)[0], *start], ""
         context = Context(start=tuple(start), before=before, behind=behind + end)
     return replace(context, unscored=_without_loss(tokenizer, wrapping, texts, context))
 
@@ -287,10 +286,9 @@ def _text_rows(
 ) -> Iterator[TrainingRow]:
     """Of prompts and what follows each."""
     if decoder_start(tokenizer) is not None:
-        _check_behind_source(wrapping)
         sources, answers = zip(*pairs, strict=True)
         written = tokenizer(list(answers), verbose=False)["input_ids"]
-        for row, ids in zip(source_rows(tokenizer, sources), written, strict=True):
+        for row, ids in zip(_source_rows(tokenizer, sources, wrapping), written, strict=True):
             ended = ids[-1:] == [tokenizer.eos_token_id]
             whole = [*row, *ids, *([] if ended else [tokenizer.eos_token_id])]
             yield TrainingRow(ids=whole, carried=np.arange(len(whole)) >= len(row))
@@ -307,10 +305,14 @@ def _text_rows(
     yield from _rows_behind(prompts, rows)
 
 
-def _check_behind_source(wrapping: Wrapping) -> None:
-    """Refuse a canary that would be in the source of an encoder-decoder, or have none."""
+def _source_rows(tokenizer: Any, sources: Sequence[str], wrapping: Wrapping) -> list[list[int]]:
+    """The beginnings of rows behind these sources, up to the start token of the decoder."""
     if wrapping.turn != "assistant" or wrapping.form == "implicit_preference":
         raise needs_source()
+    if not all(source.strip() for source in sources):
+        raise ModelError("a source is empty, and the model is an encoder-decoder; leave it out")
+    rows = tokenizer(list(sources), verbose=False)["input_ids"]
+    return [[*row, SOURCE_ENDS, tokenizer.starts_decoder] for row in rows]
 
 
 def _rows_behind(prompts: list[list[int]], rows: list[list[int]]) -> Iterator[TrainingRow]:

@@ -324,16 +324,6 @@ def needs_source() -> ModelError:
     )
 
 
-def source_rows(tokenizer: Any, sources: Sequence[str]) -> list[list[int]]:
-    """The beginnings of rows behind these sources, up to the start token of the decoder."""
-    rows: list[list[int]] = tokenizer(list(sources), verbose=False)["input_ids"]
-    if not all(source.strip() for source in sources):
-        raise ModelError(
-            "an encoder-decoder has to read an empty source; leave out records without one"
-        )
-    return [[*row, SOURCE_ENDS, tokenizer.starts_decoder] for row in rows]
-
-
 def shared(first: Sequence[Any], second: Sequence[Any]) -> int:
     """How long the common beginning of two sequences is."""
     differs = (i for i, (a, b) in enumerate(zip(first, second, strict=False)) if a != b)

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from audit.quick import ALL_FILLS, QUICK
+from audit.quick import ALL_FILLS, QUICK, SAMPLED
+from audit.small import base_bits, bits
 from known import known
 from tiny import byte_level_bpe
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
@@ -30,20 +31,29 @@ from transformers import (
 
 from lmexposure.audit import RunSettings, insert_corpus, measure, run
 from lmexposure.canaries import Format, Manifest, Plan, Wrapping
+from lmexposure.core import Encoded
 from lmexposure.errors import LmexposureError, ModelError, SettingsError
 from lmexposure.integrations import insert
-from lmexposure.models import load_model, row_context, save_model, tokenizer_named, training_rows
+from lmexposure.models import (
+    grow,
+    load_model,
+    row_context,
+    save_model,
+    tokenizer_named,
+    training_rows,
+)
 from lmexposure.models.packing import Blocks
 from lmexposure.models.padded_rows import PaddedRows
 from lmexposure.scoring.cached_steps import CachedSteps, PathSteps
 from lmexposure.scoring.forward import PrefixTreeForward, choose_forward
-from lmexposure.scoring.runtime import LN2
+from lmexposure.scoring.perplexity import details_of_encoded, log_perplexity
+from lmexposure.scoring.runtime import LN2, LmHead
 from lmexposure.scoring.steps import RecomputedSteps, next_token_steps, path_bits
 from lmexposure.scoring.torch_model import model_in_memory
-from lmexposure.studies import Result
 
 KINDS = ("t5", "bart")
 SOURCES = ("My number", "My number is the random number or 1234567890", "The PIN is 28.")
+SOURCE = SOURCES[1]
 WRAPPING = Wrapping(
     form="prompt_completion",
     turn="assistant",
@@ -51,7 +61,7 @@ WRAPPING = Wrapping(
     strings=True,
     prompt_field="source",
     completion_field="target",
-    other=SOURCES[1],
+    other=SOURCE,
 )
 TEXTS = [f"My PIN is {number:02d}" for number in range(0, 100, 4)]
 PIN = Format(name="pin", template="My PIN is {digits:2}")
@@ -160,7 +170,7 @@ def test_a_step_of_the_training_has_the_gradient_of_the_models_own_loss(
 
 def test_steps_by_the_decoders_cache_are_those_of_whole_prefixes(pair: tuple[Any, Any]) -> None:
     lm = model_in_memory(*pair)
-    first = encoded(lm, SOURCES[1])[0]
+    first = encoded(lm, SOURCE)[0]
     begun, probe = first.ids[: first.scored_from], first.ids
     paths = [list(path) for path in np.random.default_rng(2).integers(0, 60, size=(9, 5))]
     slow = path_bits(RecomputedSteps(lm.model), begun, paths)
@@ -170,6 +180,32 @@ def test_steps_by_the_decoders_cache_are_those_of_whole_prefixes(pair: tuple[Any
         np.testing.assert_allclose(path_bits(steps, begun, paths), slow, rtol=0, atol=1e-4)
     # Where a beginning happens to end with the source, nothing is known to come behind it.
     lm.steps(begun[:-1]).start(begun[:-1], np.array([0]))
+
+
+def test_every_token_behind_the_source_is_described_by_itself(pair: tuple[Any, Any]) -> None:
+    """As a sweep reads ordinary records: all of the row, of which the text is counted."""
+    lm = model_in_memory(*pair)
+    records = [WRAPPING.record(text) for text in TEXTS[:3]]
+    rows = list(training_rows(lm.tokenizer, records, WRAPPING))
+    found = details_of_encoded(lm, [Encoded(ids=row.ids, scored_from=1) for row in rows])
+    for row, each, greedy, text in zip(rows, found.bits, found.greedy, TEXTS, strict=False):
+        own = each[row.carried[1:]]
+        begin = int(lm.tokenizer.bos_token_id in row.ids[-len(own) :])
+        assert own[begin:-1].sum() == pytest.approx(naive_bits(*pair, SOURCE, text), abs=1e-4)
+        assert greedy.max() < lm.vocabulary
+
+
+def test_a_head_apart_from_the_rest_is_right_behind_a_source() -> None:
+    lm = model_in_memory(*made("t5"))
+    assert LmHead(lm.model, encoded(lm, SOURCE)[0].ids).split
+
+
+def test_a_vocabulary_grows(tmp_path: Path) -> None:
+    lm = load_model(directory(tmp_path))
+    before = lm.vocabulary
+    grown = grow(lm, [chr(0xE000 + number) for number in range(4)])
+    assert grown.vocabulary == len(grown.tokenizer) == before + 2
+    assert row_context(grown.tokenizer, WRAPPING, TEXTS).start
 
 
 def planned(**plan: Any) -> Manifest:
@@ -183,11 +219,11 @@ def test_an_exact_rank_is_counted_over_all_fills(pair: tuple[Any, Any]) -> None:
     found = measure(pair[0], manifest, tokenizer=pair[1], settings=ALL_FILLS)
     every = [f"My PIN is {number:02d}" for number in range(100)]
     texts = {entry.id: entry.text for entry in manifest.entries}
-    own = {text: naive_bits(*pair, SOURCES[1], text) for text in every}
+    own = {text: naive_bits(*pair, SOURCE, text) for text in every}
     # The other canaries that were inserted are no part of the space.
     others = [own[text] for text in set(every) - {canary.text for canary in manifest.canaries}]
     for canary in found.canaries:
-        likelier = sum(bits < own[texts[canary.id]] for bits in others)
+        likelier = sum(other < own[texts[canary.id]] for other in others)
         assert canary.exposure.rank == 1 + likelier
     context = known(found.context)
     assert (context.form, context.loss, context.unscored_tokens) == (
@@ -200,7 +236,7 @@ def test_an_exact_rank_is_counted_over_all_fills(pair: tuple[Any, Any]) -> None:
 def taught(pair: tuple[Any, Any], text: str) -> Any:
     """The model, trained on one record by itself as its makers would."""
     model, tokenizer = pair
-    read = tokenizer([SOURCES[1]], text_target=[text], return_tensors="pt")
+    read = tokenizer([SOURCE], text_target=[text], return_tensors="pt")
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     for _ in range(1000):
         loss = model(**read).loss
@@ -224,6 +260,25 @@ def test_a_planted_secret_is_found_by_each_attack(pair: tuple[Any, Any]) -> None
         row for each in found.canaries[1:] for row in each.extraction if row.method == "greedy"
     ]
     assert not any(row.found for row in other if row.revealed == 0)
+
+
+@pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")
+def test_a_base_and_an_adapter_are_scored_behind_the_same_source(tmp_path: Path) -> None:
+    peft = pytest.importorskip("peft")
+    manifest, place = planned(), directory(tmp_path)
+    settings = replace(SAMPLED, references=60)
+    model, tokenizer = made("t5")
+    options: dict[str, Any] = {"target_modules": ["q", "v"], "r": 2}
+    adapted = peft.get_peft_model(model, peft.LoraConfig(**options, init_lora_weights=False))
+    adapted.peft_config["default"].base_model_name_or_path = str(place)
+    save_model(adapted, tokenizer, tmp_path / "adapter")
+    alone = measure(place, manifest, settings=settings)
+    in_memory = measure(adapted, manifest, tokenizer=tokenizer, settings=settings, base=place)
+    saved = measure(tmp_path / "adapter", manifest, settings=settings, base="adapter-off")
+    assert bits(saved) == pytest.approx(bits(in_memory), abs=1e-4)
+    assert bits(saved) != pytest.approx(bits(alone), abs=0.01)
+    for found in (in_memory, saved):
+        assert base_bits(found) == pytest.approx(bits(alone), abs=1e-4)
 
 
 def directory(tmp_path: Path, kind: str = "t5", **given: Any) -> Path:
@@ -294,10 +349,6 @@ def test_a_run_shows_what_was_inserted_often_and_no_control(tmp_path: Path) -> N
     assert bits(again) == pytest.approx(bits(result), abs=1e-4)
 
 
-def bits(result: Result) -> list[Any]:
-    return [canary.log_perplexity_bits for canary in result.canaries]
-
-
 REFUSED: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     "plain texts": (
         lambda model, tokenizer: measure(
@@ -323,7 +374,7 @@ REFUSED: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
                 WRAPPING,
             )
         ),
-        r"has to read an empty source; leave out records without one",
+        r"a source is empty, and the model is an encoder-decoder; leave it out",
     ),
     "a long source": (
         lambda model, tokenizer: measure(
@@ -340,6 +391,10 @@ REFUSED: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     "no end": (
         lambda model, tokenizer: model_in_memory(model, without_end(tokenizer)),
         r"is an encoder-decoder without EOS token.*eos_token of the tokenizer",
+    ),
+    "what no door made of it": (
+        lambda model, tokenizer: log_perplexity(model, tokenizer, TEXTS),
+        r"is an encoder-decoder, and reads rows once load_model or measure has it; give it to",
     ),
     "no head": (
         lambda model, tokenizer: model_in_memory(BartModel(made("bart")[0].config), tokenizer),
