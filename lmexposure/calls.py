@@ -176,9 +176,9 @@ def measure(  # noqa: PLR0913 - its data; each may be left out
     its parts, random number generators, torch's number of threads.
 
     Args:
-        model: a directory or hub name, what `load_model` gives, or a causal language model of
-            transformers in memory, with an adapter of peft or without, which is measured on its
-            device and in its dtype, without dropout.
+        model: a directory or hub name, what `load_model` gives, or a causal language model or
+            encoder-decoder of transformers in memory, with an adapter of peft or without, which is
+            measured on its device and in its dtype, without dropout.
         manifest: what was inserted, or the path of manifest.json. Uniform canaries have ranks;
             chosen texts are judged by their coins, where these were tossed, and else left out.
         tokenizer: of a model in memory, and of no other.

@@ -16,6 +16,7 @@ from lmexposure.audit.corpus import read_template
 from lmexposure.canaries import Manifest, Wrapping
 from lmexposure.errors import ManifestError, ModelError, SettingsError
 from lmexposure.models import (
+    SOURCE_ENDS,
     AnyContext,
     Context,
     LoadedModel,
@@ -376,7 +377,8 @@ def _around(tokenizer: Any, text: str, context: AnyContext) -> tuple[list[int], 
         return [], 0, 0  # scoring all of them says which text, and what is wrong with it
     if isinstance(context, Context):
         (row,) = encode_rows(tokenizer, [text], context)
-        return row.ids[: row.first], len(row.ids) - row.stop, encoded.scored_from - row.first
+        left = [token for token in row.ids[: row.first] if token != SOURCE_ENDS]
+        return left, len(row.ids) - row.stop, encoded.scored_from - row.first
     if encoded.first_unscored:
         return [], 0, 1
     return encoded.ids[: encoded.scored_from], 0, 0

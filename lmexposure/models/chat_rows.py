@@ -168,7 +168,9 @@ def dated(tokenizer: Any, wrapping: Wrapping) -> Wrapping:
 def begins_with(tokenizer: Any) -> list[int]:
     """The tokens that a tokenizer puts before every text by itself."""
     bare = tokenizer("a", add_special_tokens=False)["input_ids"]
-    ids: list[int] = tokenizer("a")["input_ids"]
+    # A translation's text may begin with the name of its language.
+    field = "text" if decoder_start(tokenizer) is None else "text_target"
+    ids: list[int] = tokenizer(**{field: "a"})["input_ids"]
     starts = range(len(ids) - len(bare) + 1)
     return ids[: next((i for i in starts if ids[i : i + len(bare)] == bare), 0)]
 
@@ -287,7 +289,7 @@ def _text_rows(
     """Of prompts and what follows each."""
     if decoder_start(tokenizer) is not None:
         sources, answers = zip(*pairs, strict=True)
-        written = tokenizer(list(answers), verbose=False)["input_ids"]
+        written = tokenizer(text_target=list(answers), verbose=False)["input_ids"]
         for row, ids in zip(_source_rows(tokenizer, sources, wrapping), written, strict=True):
             ended = ids[-1:] == [tokenizer.eos_token_id]
             whole = [*row, *ids, *([] if ended else [tokenizer.eos_token_id])]

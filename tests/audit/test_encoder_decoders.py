@@ -195,6 +195,28 @@ def test_every_token_behind_the_source_is_described_by_itself(pair: tuple[Any, A
         assert greedy.max() < lm.vocabulary
 
 
+class Translating(PreTrainedTokenizerFast):  # type: ignore[misc]  # transformers is not typed
+    """As those of translations: a text begins with its language, a source does not."""
+
+    def _switch_to_target_mode(self) -> None:
+        ended(self, "<s>")
+
+    def _switch_to_input_mode(self) -> None:
+        ended(self)
+
+
+def test_a_text_begins_as_the_tokenizer_begins_targets() -> None:
+    model, tokenizer = made("t5")
+    tokenizer = ended(Translating(tokenizer_object=tokenizer.backend_tokenizer))
+    lm = model_in_memory(model, tokenizer)
+    (row,) = training_rows(lm.tokenizer, [WRAPPING.record(TEXTS[0])], WRAPPING)
+    labels = tokenizer([SOURCE], text_target=[TEXTS[0]])["labels"][0]
+    assert np.array(row.ids)[row.carried].tolist() == labels
+    assert encoded(lm, SOURCE)[0].ids == row.ids[:-1]
+    begun = row_context(lm.tokenizer, WRAPPING, TEXTS).start
+    assert known(begun)[-2:] == (model.config.decoder_start_token_id, tokenizer.bos_token_id)
+
+
 def test_a_head_apart_from_the_rest_is_right_behind_a_source() -> None:
     lm = model_in_memory(*made("t5"))
     assert LmHead(lm.model, encoded(lm, SOURCE)[0].ids).split
@@ -226,11 +248,11 @@ def test_an_exact_rank_is_counted_over_all_fills(pair: tuple[Any, Any]) -> None:
         likelier = sum(other < own[texts[canary.id]] for other in others)
         assert canary.exposure.rank == 1 + likelier
     context = known(found.context)
-    assert (context.form, context.loss, context.unscored_tokens) == (
-        "prompt_completion",
-        "completion",
-        0,
-    )
+    said = (context.form, context.loss, context.unscored_tokens)
+    assert said == ("prompt_completion", "completion", 0)
+    left = pair[1](SOURCE)["input_ids"]
+    begins = int(pair[1]("a")["input_ids"][0] == pair[1].bos_token_id)
+    assert context.left_tokens == len(left) + 1 + begins
 
 
 def taught(pair: tuple[Any, Any], text: str) -> Any:
