@@ -134,7 +134,9 @@ def test_a_text_has_the_bits_that_the_model_itself_gives_it(pair: tuple[Any, Any
     expected = np.array([[naive_bits(*pair, source, text) for text in TEXTS] for source in SOURCES])
     by_source = [encoded(lm, source) for source in SOURCES]
     # Of one source by the tree of its texts; then of all sources, of which the first begin alike.
-    assert isinstance(choose_forward(lm.model, by_source[1]), PrefixTreeForward)
+    forward = choose_forward(lm.model, by_source[1])
+    assert isinstance(forward, PrefixTreeForward)
+    assert forward.slower == ""
     found = [lm.token_bits(rows).totals for rows in by_source]
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4)
     for sources in ([0, 1], [0, 1, 2]):
@@ -180,6 +182,18 @@ def test_steps_by_the_decoders_cache_are_those_of_whole_prefixes(pair: tuple[Any
         np.testing.assert_allclose(path_bits(steps, begun, paths), slow, rtol=0, atol=1e-4)
     # Where a beginning happens to end with the source, nothing is known to come behind it.
     lm.steps(begun[:-1]).start(begun[:-1], np.array([0]))
+
+
+def test_a_source_is_read_once_for_all_its_rows_but_in_training(pair: tuple[Any, Any]) -> None:
+    lm, sizes = model_in_memory(*pair), []
+    encoder = pair[0].get_encoder()
+    encoder.register_forward_pre_hook(
+        lambda _, given, named: sizes.append(len(named["input_ids"])), with_kwargs=True
+    )
+    ids = torch.tensor([encoded(lm, SOURCE)[0].ids] * 3)
+    for training in (False, True):
+        lm.model.train(training)(input_ids=ids)
+    assert sizes == [1, 3]  # units that are dropped are each row's own
 
 
 def test_every_token_behind_the_source_is_described_by_itself(pair: tuple[Any, Any]) -> None:
@@ -296,10 +310,12 @@ def test_a_base_and_an_adapter_are_scored_behind_the_same_source(tmp_path: Path)
     save_model(adapted, tokenizer, tmp_path / "adapter")
     alone = measure(place, manifest, settings=settings)
     in_memory = measure(adapted, manifest, tokenizer=tokenizer, settings=settings, base=place)
-    saved = measure(tmp_path / "adapter", manifest, settings=settings, base="adapter-off")
+    off: dict[str, Any] = {"settings": settings, "base": "adapter-off"}
+    saved = measure(tmp_path / "adapter", manifest, **off)
+    switched = measure(adapted, manifest, tokenizer=tokenizer, **off)
     assert bits(saved) == pytest.approx(bits(in_memory), abs=1e-4)
     assert bits(saved) != pytest.approx(bits(alone), abs=0.01)
-    for found in (in_memory, saved):
+    for found in (in_memory, saved, switched):
         assert base_bits(found) == pytest.approx(bits(alone), abs=1e-4)
 
 
