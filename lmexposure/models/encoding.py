@@ -318,9 +318,8 @@ def decoder_start(tokenizer: Any) -> int | None:
 def needs_source() -> ModelError:
     """Of what an encoder-decoder is asked for without a source."""
     return ModelError(
-        "the model is an encoder-decoder, which writes a text behind a source: its canaries are "
-        "the answers in records of two strings; insert them into such records (turn='assistant', "
-        "and prompt_field and completion_field for the source and its text)"
+        "an encoder-decoder needs a source for each text; insert canaries as the answers "
+        "(turn='assistant') in records of two strings (prompt_field, completion_field)"
     )
 
 

@@ -394,15 +394,15 @@ REFUSED: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
             insert(["a text"] * 40, Plan(formats=(PIN,), canaries=2, seed=1)).manifest,
             tokenizer=tokenizer,
         ),
-        r"is an encoder-decoder, which writes a text behind a source: its canaries are the answers",
+        r"an encoder-decoder needs a source for each text; insert canaries as the answers",
     ),
     "a canary in the source": (
         lambda model, tokenizer: rows_in(model, tokenizer, turn="user", loss="all"),
-        r"its canaries are the answers in records of two strings",
+        r"an encoder-decoder needs a source for each text",
     ),
     "a chat": (
         lambda model, tokenizer: rows_in(model, tokenizer, rendering="chat"),
-        r"its canaries are the answers in records of two strings",
+        r"an encoder-decoder needs a source for each text",
     ),
     "an empty source": (
         lambda model, tokenizer: list(

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 import torch
+from audit import test_encoder_decoders as encoder_decoders
 from audit.quick import QUICK, SAMPLED
 from audit.small import TOKENIZER, gpt2, pins, with_lora
 from audit.test_model_files import BUILDER, llama, scores_of, write_gguf
@@ -38,6 +39,7 @@ NEEDS = {
     "gradients": re.compile("needs (the )?gradients of"),
     "steps": re.compile("needs (steps|a model that answers token by token)"),
     "samples": re.compile("needs samples"),
+    "sources": re.compile("needs a source for each text"),
     "a model": re.compile("for a model that is asked|give a causal language model"),
 }
 BEGIN, END = "<!-- by tests/audit/test_every_model.py -->\n\n", "\n<!-- end -->"
@@ -50,6 +52,9 @@ class Given:
     model: Any
     more: Mapping[str, Any] = field(default_factory=dict)  # keywords that go with it
     base: Any = "other"
+    manifest: Any = "manifest.json"
+    corpus: str = "corpus.txt"
+    training: Mapping[str, Any] = field(default_factory=dict)  # what its corpus needs to be said
 
 
 def checkpoint() -> Given:
@@ -72,6 +77,17 @@ def saved(model: Any, name: str) -> str:
     return str(Path(name).absolute())
 
 
+def encoder_decoder() -> Given:
+    encoder_decoders.planned().write("pairs.json")
+    encoder_decoders.corpus(Path())
+    fields = {"prompt_field": "source", "completion_field": "target"}
+    places = [encoder_decoders.directory(Path(name), "bart") for name in ("pairs", "before")]
+    model, _ = encoder_decoders.made("bart", init_std=0.2)
+    model.save_pretrained(places[1])
+    one, other = map(str, places)
+    return Given(one, base=other, manifest="pairs.json", corpus="records.jsonl", training=fields)
+
+
 def scores() -> Given:
     write_texts(MANIFEST, "texts.jsonl", references=60)
     Path("scores.jsonl").write_text(scores_of(llama(), Path("texts.jsonl")))
@@ -90,6 +106,7 @@ MODELS: dict[str, Callable[[], Given]] = {
     "a GGUF file": lambda: Given(str(write_gguf(Path("small.gguf"), llama()))),
     "a function": lambda: Given(function()),
     "a checkpoint with `--builder`": checkpoint,
+    "an encoder and a decoder": encoder_decoder,
     "texts and scores": scores,
 }
 
@@ -117,7 +134,7 @@ def exact(given: Given) -> None:
 
 def measured(given: Given, settings: Any, **more: Any) -> lx.Result:
     chosen = own_values(replace(settings, bootstraps=39, draws=100))
-    return lx.measure(given.model, MANIFEST, **chosen, **given.more, **more)
+    return lx.measure(given.model, given.manifest, **chosen, **given.more, **more)
 
 
 def beside_a_base(given: Given) -> None:
@@ -131,7 +148,7 @@ def check(given: Given) -> None:
     settings = {"references": 60, "estimate": "sampled", **given.more}
     lines = (f"{name} = {json.dumps(value)}\n" for name, value in settings.items())
     Path("settings.toml").write_text("".join(lines))
-    named = ("--model", given.model, "--manifest", "manifest.json", "--settings", "settings.toml")
+    named = ("--model", given.model, "--manifest", given.manifest, "--settings", "settings.toml")
     assert run_command("check", *named) == 2
 
 
@@ -141,18 +158,21 @@ RUN |= {"layers": 1, "units": 8, "epochs": 1, "batch_size": 8}
 
 def run(given: Given) -> None:
     few: dict[str, Any] = {"controls": 4, "references": 40, "draws": 50, "extraction": False}
-    assert lx.run("corpus.txt", model=given.model, estimate="sampled", **few, **RUN).canaries
+    few |= {"estimate": "sampled", **given.training, **RUN}
+    assert lx.run(given.corpus, model=given.model, **few).canaries
 
 
 def sweep(given: Given) -> None:
     few: dict[str, Any] = {"models": 5, "population": 4, "workers": 1, "inclusion_seed": 1}
-    assert lx.sweep("corpus.txt", model=given.model, **few, **RUN | {"repetitions": (1,)})
+    few |= {**given.training, **RUN, "repetitions": (1,)}
+    assert lx.sweep(given.corpus, model=given.model, **few)
 
 
 def defences(given: Given) -> None:
     few = RUN | {"formats": ["random_number"], "canaries": 200, "repetitions": (1,)}
     few |= {"methods": ("early-stop",), "models": 6, "population": 5, "repeated": 0, "tries": 3}
-    lx.compare_defences("corpus.txt", model=given.model, workers=1, progress=begun, **few)
+    few |= given.training
+    lx.compare_defences(given.corpus, model=given.model, workers=1, progress=begun, **few)
 
 
 def verbatim(given: Given) -> None:
