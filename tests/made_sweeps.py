@@ -16,7 +16,7 @@ from lmexposure.statistics import (
     CellRate,
     CounterfactualMemorisation,
     EpsilonBound,
-    canaries_and_population,
+    canary_rates,
     counterfactual_memorisation,
     influence_test,
     memorisation_by_halves,
@@ -325,7 +325,7 @@ def _epsilon(scores: Floats, included: Coins, coins: str) -> SweepEpsilon:
 def _texts(scores: Floats, included: Coins, names: Sequence[str]) -> tuple[SweepText, ...]:
     if not names:
         return ()
-    found = canaries_and_population(scores, included, significance=SIGNIFICANCE)
+    found = canary_rates(scores, included, significance=SIGNIFICANCE)
     rows = []
     for n, name in enumerate(names):
         inside, outside = scores[included[:, n], n], scores[~included[:, n], n]
@@ -336,9 +336,9 @@ def _texts(scores: Floats, included: Coins, names: Sequence[str]) -> tuple[Sweep
                 kind=name.rpartition("/")[0],
                 models_in=inside.size,
                 models_out=outside.size,
-                tpr=float(found.canary_tpr[n]) if both else None,
-                p=float(found.canary_p[n]) if both else None,
-                advantage_low=float(found.canary_low[n]),
+                tpr=float(found.tpr[n]) if both else None,
+                p=float(found.p[n]) if both else None,
+                advantage_low=float(found.low[n]),
                 separated=both and bool(inside.min() > outside.max()),
                 difference=float(inside.mean() - outside.mean()) if both else None,
                 epsilon=0.0,

@@ -139,10 +139,10 @@ if TYPE_CHECKING:
     )
     from lmexposure.statistics.likelihood_ratios import LiraScores, lira, lira_matrix, lira_offline
     from lmexposure.statistics.many_models import (
-        CanariesAndPopulation,
+        CanaryRates,
         CellRates,
         RateParts,
-        canaries_and_population,
+        canary_rates,
         cell_rates,
         lower_rate_p,
         models_needed,

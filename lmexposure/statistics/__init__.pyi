@@ -111,10 +111,10 @@ from lmexposure.statistics.likelihood_ratios import LiraScores as LiraScores
 from lmexposure.statistics.likelihood_ratios import lira as lira
 from lmexposure.statistics.likelihood_ratios import lira_matrix as lira_matrix
 from lmexposure.statistics.likelihood_ratios import lira_offline as lira_offline
-from lmexposure.statistics.many_models import CanariesAndPopulation as CanariesAndPopulation
+from lmexposure.statistics.many_models import CanaryRates as CanaryRates
 from lmexposure.statistics.many_models import CellRates as CellRates
 from lmexposure.statistics.many_models import RateParts as RateParts
-from lmexposure.statistics.many_models import canaries_and_population as canaries_and_population
+from lmexposure.statistics.many_models import canary_rates as canary_rates
 from lmexposure.statistics.many_models import cell_rates as cell_rates
 from lmexposure.statistics.many_models import lower_rate_p as lower_rate_p
 from lmexposure.statistics.many_models import models_needed as models_needed

@@ -2,7 +2,7 @@
 
 Scores and coins come as matrices, models x canaries. A mechanism that publishes one record in full
 and protects all others has a tiny TPR over the population, and none of its averages shows what
-became of that record (Aerni et al. 2024): `canaries_and_population` shows both.
+became of that record (Aerni et al. 2024): `canary_rates` does.
 
 A cell is a model and a text. The cells of a model depend on each other, for they are of one
 training; so do leave-one-out scores of different models, each of which is made with the others
@@ -13,7 +13,7 @@ same models and texts are compared by `lower_rate_p`, which is far surer of thei
 two intervals are.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, floor, log, log1p
 
@@ -28,101 +28,46 @@ from lmexposure.statistics.arrays import (
     Flags,
     Floats,
     coin_matrix,
-    coin_notes,
     column,
     score_matrix,
     scores_and_coins,
 )
-from lmexposure.statistics.membership import area_under_curve, roc_curve, tpr_at_fpr
+from lmexposure.statistics.membership import area_under_curve, tpr_at_fpr
 from lmexposure.statistics.results import CellRate
-
-_ASSUMPTIONS = (
-    "the models were trained independently of each other",
-    "each canary's coins are independent, with one probability over all models",
-    "the rates over all are points without an interval: scores of one model are dependent",
-)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class CanariesAndPopulation:
-    """How well members are told from others, by canary and over all cells; higher = more leaks."""
+class CanaryRates:
+    """How well the models that saw a canary are told from the others; shape (N,) each."""
 
-    # for each canary the share of the models that saw it whose score is strictly above that of
-    # every model that did not, shape (N,); NaN where it was in all or in none, or lacks a score
-    canary_tpr: Floats
-    canary_p: Floats  # how often chance alone gives so high a `canary_tpr`; exact, shape (N,)
-    # the advantage (TPR - FPR) of each is at least this, at `significance` for all N, shape (N,)
-    canary_low: Floats
-    worst: int  # the canary with the lowest p, of several the one with the higher `canary_tpr`
-    worst_p: float  # its p-value, times the number of canaries: of one such among them by chance
-    population_tpr: float | None  # TPR at `fpr` of one threshold for all cells; None: not resolved
-    population_advantage: float  # largest TPR - FPR of one threshold for all cells
-    population_area: float  # area under the ROC curve of all cells
-    # fpr, significance, models, canaries: as given
-    fpr: float
-    significance: float
-    models: int
-    canaries: int
-    # assumptions, notes: what must hold, and what is not as it should be
-    assumptions: tuple[str, ...]
-    notes: tuple[str, ...]
+    # share of the models that saw it whose score is strictly above that of every model that did
+    # not; NaN where it was in all or in none
+    tpr: Floats
+    p: Floats  # how often chance alone gives so high a `tpr`; exact
+    low: Floats  # TPR - FPR is at least this, at `significance` for all N
 
 
-def canaries_and_population(
-    scores: ArrayLike,
-    included: ArrayLike,
-    *,
-    fpr: float = 0.001,
-    significance: float = 0.05,
-    may_miss: bool = False,
-) -> CanariesAndPopulation:
-    """Each canary's own leak, and the leak of the population.
+def canary_rates(
+    scores: ArrayLike, included: ArrayLike, *, significance: float = 0.05
+) -> CanaryRates:
+    """Each canary's own leak.
 
     Source: Aerni, Zhang, Tramèr 2024, Evaluations of machine learning privacy defenses are
     misleading.
     """
-    x, coins = scores_and_coins(scores, included, may_miss=may_miss)
-    known = ~np.isnan(x)
-    fpr, significance = fraction("fpr", fpr), fraction("significance", significance)
-    inside, outside = x[coins & known], x[~coins & known]
-    curve = roc_curve(inside, outside)
-    pooled = tpr_at_fpr(inside, outside, fpr=fpr, level=1 - significance)
-    tpr, p, low = _own_rates(x, coins, significance / x.shape[1])
-    worst = int(np.lexsort((-np.nan_to_num(tpr), p))[0])
-    unresolved = () if pooled.note is None else (f"all canaries: {pooled.note}",)
-    return CanariesAndPopulation(
-        canary_tpr=column(tpr, np.float64),
-        canary_p=column(p, np.float64),
-        canary_low=column(low, np.float64),
-        worst=worst,
-        worst_p=min(1.0, float(p[worst]) * x.shape[1]),
-        population_tpr=pooled.value,
-        population_advantage=curve.advantage,
-        population_area=curve.area,
-        fpr=fpr,
-        significance=significance,
-        models=x.shape[0],
-        canaries=x.shape[1],
-        assumptions=_ASSUMPTIONS,
-        notes=(*coin_notes(coins), *_notes(known, coins), *unresolved),
-    )
-
-
-def _own_rates(x: Floats, coins: Flags, significance: float) -> tuple[Floats, Floats, Floats]:
-    """TPR above all models without the canary, its p-value, and the advantage's low end: (N,)."""
-    highest = x.max(axis=0, where=~coins, initial=-np.inf)  # (N,), NaN where one of them is
+    x, coins = scores_and_coins(scores, included)
+    tail = fraction("significance", significance) / x.shape[1] / 2
+    highest = x.max(axis=0, where=~coins, initial=-np.inf)  # (N,)
     m, n = coins.sum(axis=0), (~coins).sum(axis=0)
-    known = (n > 0) & ~np.isnan(x).any(axis=0)
-    above = np.where(known, (coins & (x > highest)).sum(axis=0), 0)
-    tpr = np.where((m > 0) & known, above / np.maximum(m, 1), np.nan)
+    above = np.where(n > 0, (coins & (x > highest)).sum(axis=0), 0)
+    tpr = np.where((m > 0) & (n > 0), above / np.maximum(m, 1), np.nan)
     # Chance puts all of the `above` highest of M places into m of them: C(M - k, n) / C(M, n).
     log_p = _log_choose(m + n - above, n) - _log_choose(m + n, n)
-    tail = significance / 2
     # The FPR of that threshold is at most Beta(1, n).
     fpr_high = np.where(n > 0, 1 - tail ** (1 / np.maximum(n, 1)), 1.0)
     tpr_low = special.betaincinv(np.maximum(above, 1), np.maximum(m - above + 1, 1), tail)
     low = np.maximum(0.0, np.where(above > 0, tpr_low, 0.0) - fpr_high)
-    return tpr, np.exp(np.minimum(0.0, log_p)), low
+    return CanaryRates(tpr=tpr, p=np.exp(np.minimum(0.0, log_p)), low=low)
 
 
 def _log_choose(total: Counts, chosen: Counts) -> Floats:
@@ -131,23 +76,6 @@ def _log_choose(total: Counts, chosen: Counts) -> Floats:
         - special.gammaln(chosen + 1)
         - special.gammaln(total - chosen + 1)
     )
-
-
-def _notes(known: Flags, coins: Flags) -> Iterator[str]:
-    """Which cells have no score, and which canaries no rate."""
-    if not known.all():
-        without = int((~known).any(axis=0).sum())
-        yield (
-            f"{int((~known).sum())} of {known.size} cases have no score (NaN) and are left out of "
-            f"the rates over all; their {without} of {known.shape[1]} canaries have no rate of "
-            "their own"
-        )
-    one_sided = int((coins.all(axis=0) | ~coins.any(axis=0)).sum())
-    if one_sided:
-        yield (
-            f"{one_sided} of {coins.shape[1]} canaries were in all models or in none, and have no "
-            "rate of their own; train more models"
-        )
 
 
 # Given which models are kept, shape (M,): their scores, one row a kept model, NaN where there is

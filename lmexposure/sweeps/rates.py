@@ -15,7 +15,7 @@ from lmexposure.errors import InputError
 from lmexposure.statistics import (
     CellRate,
     CellRates,
-    canaries_and_population,
+    canary_rates,
     cell_rates,
     label_logits,
     lira_matrix,
@@ -281,9 +281,6 @@ class _Found:
             yield CellRate(fpr=fpr, value=value, low=None, high=None, note=said)
 
 
-_ANY_FPR = 0.5  # of the rates over all cells, which are not read here
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PerText:
     """The texts of a group, each over all models, by a raw score."""
@@ -303,8 +300,8 @@ class PerText:
         count, significance = scores.shape[1], plan.settings.significance
         tpr, p, low = np.full(count, np.nan), np.ones(count), np.zeros(count)
         if coins.any() and not coins.all():
-            found = canaries_and_population(scores, coins, fpr=_ANY_FPR, significance=significance)
-            tpr, p, low = found.canary_tpr, found.canary_p, found.canary_low
+            found = canary_rates(scores, coins, significance=significance)
+            tpr, p, low = found.tpr, found.p, found.low
         nothing = np.full(count, np.nan)
         return cls(group=group, scores=scores, tpr=tpr, p=p, low=low, epsilon=nothing)
 

@@ -10,13 +10,15 @@ from scipy import stats
 
 from lmexposure.errors import InputError
 from lmexposure.statistics import (
+    CanaryRates,
     area_under_curve,
-    canaries_and_population,
+    canary_rates,
     cell_rates,
     lira_matrix,
     lower_rate_p,
     models_needed,
     rate_parts,
+    roc_curve,
     tpr_at_fpr,
 )
 from lmexposure.statistics.arrays import Flags, Floats, coin_notes
@@ -37,29 +39,37 @@ def _name_and_shame(seed: int, models: int, canaries: int, named: int) -> Cells:
     return scores, coins
 
 
+def worst_p(found: CanaryRates) -> float:
+    """Of one such among all canaries by chance."""
+    return min(1.0, float(found.p.min()) * found.p.size)
+
+
 def test_name_and_shame_shows_up_at_its_canary_and_not_in_the_population() -> None:
     """Aerni et al. 2024: an average over canaries hides the one that is leaked."""
-    found = canaries_and_population(*_name_and_shame(1, 64, 1000, named=123))
-    assert found.worst == 123
-    assert found.canary_tpr[123] == 1
-    assert found.worst_p < 1e-12
-    assert found.canary_low[123] > 0.35
-    assert (np.delete(found.canary_low, 123) == 0).all()
-    assert found.population_tpr is not None
-    assert found.population_tpr < 0.005
-    assert found.population_advantage < 0.03
-    assert found.population_area == pytest.approx(0.5, abs=0.01)
-    assert found.notes == ()
+    scores, coins = _name_and_shame(1, 64, 1000, named=123)
+    found = canary_rates(scores, coins)
+    assert found.p.argmin() == 123
+    assert found.tpr[123] == 1
+    assert worst_p(found) < 1e-12
+    assert found.low[123] > 0.35
+    assert (np.delete(found.low, 123) == 0).all()
+    over_all = scores[coins], scores[~coins]
+    tpr = tpr_at_fpr(*over_all, fpr=0.001).value
+    assert tpr is not None
+    assert tpr < 0.005
+    curve = roc_curve(*over_all)
+    assert curve.advantage < 0.03
+    assert curve.area == pytest.approx(0.5, abs=0.01)
 
 
 def test_without_signal_no_canary_is_named() -> None:
     """Where each canary's best threshold would have named hundreds."""
     named = 0
     for seed in range(60):
-        found = canaries_and_population(*_population_cells(seed, 10, 500))
-        named += found.worst_p <= 0.05
-        assert (found.canary_low == 0).all()
-    assert np.nanmax(found.canary_tpr) > 0.7
+        found = canary_rates(*_population_cells(seed, 10, 500))
+        named += worst_p(found) <= 0.05
+        assert (found.low == 0).all()
+    assert np.nanmax(found.tpr) > 0.7
     assert named <= 8  # of 60 at 5 %: P(more) = .003
 
 
@@ -69,10 +79,10 @@ def test_p_values_are_exact() -> None:
     found = []
     for inside in combinations(range(6), 3):
         coins = np.isin(np.arange(6), inside)[:, None]
-        result = canaries_and_population(scores, coins)
-        k = round(float(result.canary_tpr[0]) * 3)
-        assert result.canary_p[0] == pytest.approx(comb(6 - k, 3) / comb(6, 3))
-        found.append(float(result.canary_p[0]))
+        result = canary_rates(scores, coins)
+        k = round(float(result.tpr[0]) * 3)
+        assert result.p[0] == pytest.approx(comb(6 - k, 3) / comb(6, 3))
+        found.append(float(result.p[0]))
     for p in set(found):
         assert np.mean(np.array(found) <= p + 1e-12) == pytest.approx(p)
 
@@ -83,49 +93,25 @@ def test_low_ends_hold_for_all_canaries_at_once() -> None:
     for _ in range(300):
         coins = rng.random((40, 20)) < 0.5
         scores = rng.random(coins.shape) + 5.0 * (coins & (rng.random(coins.shape) < 0.6))
-        wrong += bool((canaries_and_population(scores, coins).canary_low > 0.6).any())
+        wrong += bool((canary_rates(scores, coins).low > 0.6).any())
     assert wrong <= 0.05 * 300
 
 
 def test_ties_count_against_a_leak() -> None:
     _, coins = _population_cells(5, 30, 4)
-    found = canaries_and_population(np.ones(coins.shape), coins.astype(int))
-    assert found.canary_tpr.tolist() == [0] * 4
-    assert found.canary_p.tolist() == [1] * 4
-    assert (found.worst_p, found.population_advantage, found.population_area) == (1, 0, 0.5)
+    found = canary_rates(np.ones(coins.shape), coins.astype(int))
+    assert found.tpr.tolist() == [0] * 4
+    assert found.p.tolist() == [1] * 4
 
 
-def test_what_few_models_and_negatives_cannot_tell_is_said() -> None:
+def test_a_canary_that_all_or_no_models_saw_has_no_rate() -> None:
     scores, coins = _population_cells(6, 6, 8)
-    coins[:, 2] = True
-    found = canaries_and_population(scores, coins)
-    assert np.isnan(found.canary_tpr[2])
-    assert (found.canary_p[2], found.canary_low[2]) == (1, 0)
-    assert "1 of 8 canaries were in all models or in none" in found.notes[0]
-    assert "too few for a false-positive rate of 0.001" in found.notes[1]
-    told = as_json(found)
-    assert told["population_tpr"] is None
-    assert told["canary_tpr"][2] is None
-
-
-def test_cells_without_a_score_are_left_out_and_counted() -> None:
-    rng = np.random.default_rng(6)
-    x, coins = rng.normal(size=(20, 8)), rng.random((20, 8)) < 0.5
-    whole = canaries_and_population(x, coins, fpr=0.2)
-    x[3, 2] = x[5, 2] = np.nan
-    found = canaries_and_population(x, coins, fpr=0.2, may_miss=True)
-    others = np.arange(8) != 2
-    assert np.isnan(found.canary_tpr[2])
-    assert (found.canary_p[2], found.canary_low[2]) == (1, 0)
-    assert np.array_equal(found.canary_p[others], whole.canary_p[others])
-    known = ~np.isnan(x)
-    area = area_under_curve(x[coins & known], x[~coins & known]).value
-    assert found.population_area == pytest.approx(area)
-    assert found.notes == (
-        "2 of 160 cases have no score (NaN) and are left out of the rates over all; their 1 of 8 "
-        "canaries have no rate of their own",
-    )
-    as_json(found)
+    coins[:, 2], coins[:, 5] = True, False
+    found = canary_rates(scores, coins)
+    assert np.isnan(found.tpr[[2, 5]]).all()
+    assert (found.p[[2, 5]] == 1).all()
+    assert (found.low[[2, 5]] == 0).all()
+    assert as_json(found)["tpr"][2] is None
 
 
 @pytest.mark.parametrize("shape", [(16, 40), (3, 500), (64, 2), (2, 3), (1, 5), (5, 1)])
@@ -270,7 +256,7 @@ def test_fresh_coins_show_nothing() -> None:
     for seed in range(60):
         coins = np.random.default_rng([seed, 3]).random(x.shape) < 0.5
         areas.append(area_under_curve(*_apart(lira_matrix(x, coins).scores, coins)).value)
-        worst.append(canaries_and_population(x, coins).worst_p)
+        worst.append(worst_p(canary_rates(x, coins)))
     assert np.mean(areas) == pytest.approx(0.5, abs=0.01)
     assert np.mean(np.array(worst) < 0.05) <= 0.15
 

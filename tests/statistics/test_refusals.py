@@ -24,7 +24,7 @@ from lmexposure.statistics import (
     binomial_interval,
     blind_baseline,
     calibrated_exposure,
-    canaries_and_population,
+    canary_rates,
     canife_point,
     cell_rates,
     certified_exposure,
@@ -125,7 +125,7 @@ OUT_OF_RANGE: dict[str, tuple[tuple[float, ...], str]] = {
 WITH_SETTINGS: list[Any] = [
     of(area_under_curve, [1], [1]),
     of(binomial_interval, 0, 1),
-    of(canaries_and_population, X, COINS),
+    of(canary_rates, X, COINS),
     of(canife_point, [1.0], [1.0], delta=0.1),
     of(clopper_pearson_epsilon, 1, 10, 0, 10, significance=0.05),
     of(compare_with_controls, [1.0], [1.0]),
@@ -331,13 +331,8 @@ BAD_INPUT: list[tuple[Any, str]] = [
     (of(calibrated_exposure, A, [1.0], A, A), r"canary_base_bits has shape \(1,\); give one for"),
     (of(calibrated_exposure, A, A, [1.0], A), r"reference_base_bits has shape \(2,\)"),
     (of(calibrated_exposure, [1.0], [math.nan], A, A), r"canary_base_bits\[0\]=nan is not finite"),
-    (of(canaries_and_population, X, COINS[:2]), "included has shape"),
-    (of(canaries_and_population, X, np.ones_like(COINS)), "out_scores has shape"),
-    (of(canaries_and_population, HOLED, COINS), r"scores\[0, 0\]=nan is not finite \(1 of 120"),
-    (
-        of(canaries_and_population, np.where(np.isnan(HOLED), np.inf, X), COINS, may_miss=True),
-        r"scores\[0, 0\]=inf is not finite",
-    ),
+    (of(canary_rates, X, COINS[:2]), "included has shape"),
+    (of(canary_rates, HOLED, COINS), r"scores\[0, 0\]=nan is not finite \(1 of 120"),
     (of(cell_rates, lambda kept: X[kept], COINS[:3], groups={"a": range(3)}), "takes at least 4"),
     (of(cell_rates, lambda kept: X, COINS[:5], groups={"a": range(3)}), r"shape \(40, 3\) for 5"),
     (
