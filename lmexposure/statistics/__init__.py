@@ -79,7 +79,6 @@ if TYPE_CHECKING:
     from lmexposure.statistics.discovery import (
         Between,
         Unseen,
-        chance_within,
         known_and_sampled,
         tries_for,
         unseen_passages,

@@ -62,7 +62,6 @@ from lmexposure.statistics.counterfactual import memorisation_by_halves as memor
 from lmexposure.statistics.counterfactual import memorisation_test as memorisation_test
 from lmexposure.statistics.discovery import Between as Between
 from lmexposure.statistics.discovery import Unseen as Unseen
-from lmexposure.statistics.discovery import chance_within as chance_within
 from lmexposure.statistics.discovery import known_and_sampled as known_and_sampled
 from lmexposure.statistics.discovery import tries_for as tries_for
 from lmexposure.statistics.discovery import unseen_passages as unseen_passages

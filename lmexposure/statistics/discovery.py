@@ -15,25 +15,11 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
 from lmexposure._validate import coverage, fraction, integer
-from lmexposure.errors import InputError, SettingsError
+from lmexposure.errors import InputError
 from lmexposure.statistics.arrays import Floats
 from lmexposure.statistics.intervals import binomial_interval
 
 _ROUNDING = 1e-9  # bits below 0 that a sum of rounded numbers may have
-_MOST_TRIES = 1e300
-
-
-def chance_within(bits: ArrayLike, tries: float) -> Floats:
-    """Chance that at least one of some independent tries gives a text: 1 - (1 - 2^-bits)^tries.
-
-    Source: Hayes et al. 2025 (arXiv 2410.19482), (n, p)-discoverable extraction.
-
-    >>> chance_within(-math.log2(1e-18), 1e16).round(5).tolist()
-    [0.00995]
-    """
-    if not 1 <= tries <= _MOST_TRIES:
-        raise SettingsError(f"tries={tries!r} must be at least 1 and at most 1e300")
-    return -np.expm1(tries * _log_misses(_checked(bits)))
 
 
 def tries_for(bits: ArrayLike, chance: float) -> Floats:
