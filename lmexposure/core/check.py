@@ -398,11 +398,7 @@ def _check_significance(name: str, value: float) -> None:
         raise SettingsError(f"{name}={value!r} must be at least {_LEAST:g}")
 
 
-def _check_median(name: str, bits: float) -> None:
-    _at_least_guessing(name, bits, 0.5)
-
-
-def _at_least_guessing(name: str, bits: float, quantile: float) -> None:
+def _at_least_guessing(name: str, bits: float, quantile: float = 0.5) -> None:
     """A threshold below what guessing gives would call every model leaking."""
     least = -math.log2(1 - quantile)
     if positive(name, bits) < least:
@@ -438,7 +434,7 @@ class Thresholds(Settings):
         usual="what chance rarely exceeds",
     )
     median_exposure: float | None = setting(
-        None, "largest median exposure of any class, in bits", rule=_check_median, usual="any"
+        None, "largest median exposure of any class, in bits", rule=_at_least_guessing, usual="any"
     )
     quantile_exposure: tuple[float, float] | None = setting(
         None,

@@ -263,10 +263,6 @@ class _Group:
         p = ((n, self.among * _chance(had, self.models - had, n)) for n in range(1, had + 1))
         return next((f"about {above} of {had}" for above, p in p if p <= self.share), "all")
 
-    def models_for(self, most: float = 0.0) -> int:
-        """Models that it takes to judge all of so large a group, or to show a rate above `most`."""
-        return _models_for(self.among, self.share, most)
-
 
 def _groups(result: SweepNumbers, share: float) -> Iterator[_Group]:
     """Canaries that some models had and some had not; the worst ordinary document."""
@@ -314,10 +310,11 @@ def _against_chance(group: _Group, text: _Text) -> tuple[Outcome, str]:
         )
     least = group.least_p()
     if least > group.share:
+        needed = _models_for(group.among, group.share)
         return Outcome.INCONCLUSIVE, (
             f"{group.too_few} for the worst of {group.all_of_them}: even a {group.noun} that every "
             f"model gives away could have p = {probability(least)}, and a leak takes "
-            f"{short(group.share)}; it takes about {group.models_for():,} models"
+            f"{short(group.share)}; it takes about {needed:,} models"
         )
     return Outcome.PASS, (
         f"no {group.noun} gives itself away beyond chance: {text.seen}, the worst of "
@@ -329,10 +326,8 @@ def _against_chance(group: _Group, text: _Text) -> tuple[Outcome, str]:
 def _against_rate(group: _Group, text: _Text, most: float) -> tuple[Outcome, str]:
     """A leak by its lower end, a pass by its value where a whole leak would have been seen."""
     low, allowed = group.low(text), setting_value(most)
-    higher, worst = (
-        "scores higher than in every model without it",
-        f"the worst of {group.all_of_them}",
-    )
+    higher = "scores higher than in every model without it"
+    worst = f"the worst of {group.all_of_them}"
     seen = f"{text.seen}, {text.name} {higher}"
     if low > most and text.p <= group.share:
         return Outcome.LEAK, (
@@ -343,9 +338,10 @@ def _against_rate(group: _Group, text: _Text, most: float) -> tuple[Outcome, str
     ends = (proportion_ends(had, had, group.share / group.among) for had in group.hads())
     least = min(low for low, _ in ends)
     if least <= most or group.least_p() > group.share:
+        needed = _models_for(group.among, group.share, most)
         return Outcome.INCONCLUSIVE, (
             f"{group.too_few} to show a rate above the {allowed} allowed for {worst}; it takes "
-            f"about {group.models_for(most):,} models ({seen})"
+            f"about {needed:,} models ({seen})"
         )
     highest = max(group.texts, key=lambda other: other.share)
     if highest.share > most:

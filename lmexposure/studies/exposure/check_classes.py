@@ -29,13 +29,20 @@ from lmexposure._style import (
     one_in,
     percent,
     probability,
-    sentence,
     setting_value,
     short,
     times,
     whole,
 )
-from lmexposure.core import Check, CheckKind, Outcome, Thresholds, attainable_outcome
+from lmexposure.core import (
+    CLAIMED_EPSILON,
+    EPSILON_LIMIT,
+    Check,
+    CheckKind,
+    Outcome,
+    Thresholds,
+    attainable_outcome,
+)
 from lmexposure.statistics import GuessingTest, Method
 from lmexposure.studies.exposure.parts import CanaryResult, EstimateName, Extraction, FormatResult
 from lmexposure.studies.exposure.record import ResultNumbers
@@ -59,7 +66,8 @@ EXPOSURE_CHECKS: dict[str, CheckKind] = {
         said_pass="none found",
     ),
     **{key: VERBATIM_CHECKS[key] for key in ("max_verbatim_run", "max_extractable", "memorised")},
-    "claimed_epsilon": CheckKind(
+    "claimed_epsilon": replace(
+        CLAIMED_EPSILON,
         name="claimed epsilon",
         unit="nats",
         help="The epsilon that was claimed of the training, compared with the lower bound "
@@ -67,11 +75,9 @@ EXPOSURE_CHECKS: dict[str, CheckKind] = {
         remedy="Insert more canaries, each with probability 1/2 (--inclusion-probability 0.5): "
         "these could not have contradicted the claim.",
         own_significance=True,
-        said_leak="contradicted",
-        said_pass="not contradicted",
-        after_leak="Do not publish the claim of privacy: the training is less private.",
     ),
-    "max_epsilon": CheckKind(
+    "max_epsilon": replace(
+        EPSILON_LIMIT,
         name="lower bound on epsilon",
         unit="nats",
         help="A lower bound on the epsilon of differential privacy that the training can "
@@ -79,9 +85,6 @@ EXPOSURE_CHECKS: dict[str, CheckKind] = {
         remedy="Insert more canaries, each with probability 1/2 (--inclusion-probability 0.5): "
         "these could not have shown an epsilon that large.",
         own_significance=True,
-        said_leak="above the limit",
-        said_pass="not above the limit",
-        after_leak="Do not release this model under this limit on epsilon: it is less private.",
     ),
     "max_exposure": CheckKind(
         name="largest exposure",
@@ -203,16 +206,8 @@ def as_check(
     """A number, its threshold, what they came to and why."""
     outcome, reason = judged
     kind = EXPOSURE_CHECKS[key]
-    return Check(
-        name=name or kind.name,
-        key=key,
-        scope=scope,
-        outcome=outcome,
-        value=value,
-        threshold=threshold,
-        unit=kind.unit,
-        reason=sentence(reason),
-    )
+    own, unit = name or kind.name, kind.unit
+    return Check.of(key, own, outcome, reason, value, threshold, unit=unit, scope=scope)
 
 
 @dataclass(frozen=True, kw_only=True)
