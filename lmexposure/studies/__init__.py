@@ -96,7 +96,6 @@ if TYPE_CHECKING:
         MACHINE,
         MEASURE_SETTINGS,
         MEASURING,
-        PANELS,
         PRIVACY,
         REPETITIONS,
         SETTINGS_OF_ROWS,

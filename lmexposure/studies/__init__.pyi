@@ -76,7 +76,6 @@ from lmexposure.studies.settings import IDENTIFIERS as IDENTIFIERS
 from lmexposure.studies.settings import MACHINE as MACHINE
 from lmexposure.studies.settings import MEASURE_SETTINGS as MEASURE_SETTINGS
 from lmexposure.studies.settings import MEASURING as MEASURING
-from lmexposure.studies.settings import PANELS as PANELS
 from lmexposure.studies.settings import PRIVACY as PRIVACY
 from lmexposure.studies.settings import REPETITIONS as REPETITIONS
 from lmexposure.studies.settings import SETTINGS_OF_ROWS as SETTINGS_OF_ROWS

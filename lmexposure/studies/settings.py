@@ -42,7 +42,6 @@ from lmexposure.studies.training_settings import TRAINING, TrainingSettings
 # The panels of a command's help.
 HIDDEN, MEASURING = "What is hidden", "Measuring"
 PRIVACY, MACHINE = "Privacy", "Machine"
-PANELS = (HIDDEN, TRAINING, MEASURING, PRIVACY, MACHINE)
 
 _BUDGET_OPERATIONS = 3e12  # half a minute of a small CPU
 _FEWEST_STEPS, _MOST_STEPS = 10_000, 2_000_000
@@ -543,7 +542,7 @@ class RunSettings(Settings):
         self._check_kinds()
         if not isinstance(self.training, Mapping):
             raise SettingsError(f"training={self.training!r} must be a table of settings by name")
-        training = {name: _without_lists(value) for name, value in self.training.items()}
+        training = {n: tuple(v) if isinstance(v, list) else v for n, v in self.training.items()}
         check_training(training)
         object.__setattr__(self, "training", training)
 
@@ -605,10 +604,6 @@ class RunSettings(Settings):
 
 # What a training decides of how records become rows, and a manifest may not know.
 SETTINGS_OF_ROWS = ("loss", "rendering", "chat_template", "chat_date")
-
-
-def _without_lists(value: object) -> object:
-    return tuple(value) if isinstance(value, list) else value
 
 
 def check_training(values: Mapping[str, object]) -> None:

@@ -31,7 +31,7 @@ from lmexposure._style import (
     validity,
     whole,
 )
-from lmexposure.core import Column, Outcome, Section, Table, Verdict, facts
+from lmexposure.core import Column, Outcome, Section, Table, Verdict, facts, interval_column
 from lmexposure.statistics import (
     AreaUnderCurve,
     ClaimCheck,
@@ -570,11 +570,7 @@ _COLUMNS = (
         shown=lambda value: number(value, 3),
         worse="high",
     ),
-    Column(
-        head=LABELS["interval"],
-        value=lambda row: (area := row.area_under_curve) and (area.low, area.high),
-        shown=lambda ends: interval(ends[0], ends[1], 3),
-    ),
+    interval_column("area_under_curve"),
     *(_rate_column(f"TPR at FPR {percent(rate)}", "tpr_at_fpr", rate) for rate in _RATES),
     _p_value("test.p_value"),
     *_bound("bound"),
