@@ -14,7 +14,7 @@ from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypedDict
 
 from matplotlib import style
 from matplotlib.backends.backend_svg import FigureCanvasSVG
@@ -44,6 +44,15 @@ _GEOMETRY = ("d", "x", "y", "transform", "width", "height")
 _COLORED = ("fill", "stroke")
 _DOTS_PER_INCH = 192  # twice a screen's
 _TITLE_LINE, _TITLE_LETTERS = 0.27, 52  # inches, and letters in a line
+
+
+class Words(TypedDict):
+    """What is said of a chart, and its name: see `Chart`."""
+
+    name: str
+    title: str
+    caption: str
+    description: str
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -6,6 +6,7 @@ Lower bounds are bars, each with the most that it could have been, beside what i
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Unpack
 
 import numpy as np
 from matplotlib.artist import Artist
@@ -14,7 +15,7 @@ from matplotlib.figure import FigureBase
 from numpy.typing import ArrayLike, NDArray
 
 from lmexposure._style import number, short
-from lmexposure.core.charts.chart import Chart
+from lmexposure.core.charts.chart import Chart, Words
 from lmexposure.core.charts.style import (
     ACCENT,
     CONTROL,
@@ -68,25 +69,19 @@ class Panel:
     from_zero: bool = False
 
 
-def panels_chart(  # noqa: PLR0913 - what is drawn, and what is said of it
+def panels_chart(
     *,
-    name: str,
     kind: str,  # by which a page finds it
-    title: str,
-    caption: str,
-    description: str,  # the picture in words
     panels: Sequence[Panel],  # from the top
     across: str,  # what the steps are
     names: Sequence[str] = (),  # of steps 0, 1, ..., where these are no numbers
     logarithmic: bool = False,  # steps by their size
+    **words: Unpack[Words],
 ) -> Chart:
     """Panels of lines over the same steps, one below the other."""
     return Chart(
-        name=name,
+        **words,
         kind=kind,
-        title=title,
-        caption=caption,
-        description=description,
         draw=lambda figure: _draw_panels(figure, panels, across, names, logarithmic=logarithmic),
         legend=lambda: list(_panel_keys(panels)),
         height=3.2 + 2.0 * (len(panels) - 1),
@@ -195,12 +190,9 @@ def _line_styles(lines: Mapping[str, Points], dashed: Collection[str]) -> dict[s
 
 def sides_chart(
     *,
-    name: str,
-    title: str,
-    caption: str,
-    description: str,  # the picture in words
     panels: Mapping[str, tuple[ArrayLike, ArrayLike]],  # across, with its unit -> scores and coins
     kind: str = "sides",  # by which a page finds it
+    **words: Unpack[Words],
 ) -> Chart:
     """Scores of those that were in against those that were not, a histogram each."""
     arrays = {
@@ -208,11 +200,8 @@ def sides_chart(
         for across, (scores, coins) in panels.items()
     }
     return Chart(
-        name=name,
+        **words,
         kind=kind,
-        title=title,
-        caption=caption,
-        description=description,
         draw=lambda figure: _draw_sides(figure, arrays),
         legend=lambda: [key(side, **style) for side, style in SIDES.items()],
         height=3.0,
@@ -245,25 +234,19 @@ class Mark:
     crossed: bool = False  # it does not count
 
 
-def dots_chart(  # noqa: PLR0913 - what is drawn, and what is said of it
+def dots_chart(
     *,
-    name: str,
-    title: str,
-    caption: str,
-    description: str,  # the picture in words
     rows: Sequence[tuple[str, Sequence[Mark]]],  # a mark of each series; the first is full
     series: Sequence[str],  # what the marks are
     axis: str,
     chance: float,  # where a line says what chance gives
     most: float = 1.0,  # the end of the axis
+    **words: Unpack[Words],
 ) -> Chart:
     """A row a thing, with a mark of each series and its interval, from 0."""
     return Chart(
-        name=name,
+        **words,
         kind="dots",
-        title=title,
-        caption=caption,
-        description=description,
         draw=lambda figure: _draw_dots(figure, rows, axis, chance, most),
         legend=lambda: [
             *(key(label, **_dot(place)) for place, label in enumerate(series)),
@@ -321,26 +304,20 @@ class Ceiling:
     marker: str = "o"  # by the kind of training that it holds for
 
 
-def ceilings_chart(  # noqa: PLR0913 - what is drawn, and what is said of it
+def ceilings_chart(
     *,
-    name: str,
     kind: str,  # by which a page finds it
-    title: str,
-    caption: str,
-    description: str,  # the picture in words
     rows: Sequence[Ceiling],
     axis: str,  # what is across, with its unit
     color: str,
     markers: Sequence[tuple[str, str]],  # words, and the marker that they are of
     claimed: float | None = None,  # in the unit of the bounds
+    **words: Unpack[Words],
 ) -> Chart:
     """A row a bound, the one to quote first."""
     return Chart(
-        name=name,
+        **words,
         kind=kind,
-        title=title,
-        caption=caption,
-        description=description,
         draw=lambda figure: _draw_ceilings(figure, rows, axis, color, claimed),
         legend=lambda: list(_legend(rows, markers, claimed)),
         height=0.8 + _ROW * len(rows),
