@@ -76,22 +76,16 @@ def _why(line: CheckLine, verdict: Verdict) -> str:
 
 def _of_each_check(verdict: Verdict) -> Iterator[str]:
     for outcome in _READING_ORDER[:-1]:
-        yield from (_text_line(check) for check in verdict.checks if _has_line(check, outcome))
+        for check in verdict.checks:
+            # Of what only had to be in order, a class that is so has no line of its own.
+            in_order = outcome is Outcome.PASS and check.key in ("min_canaries", "scores")
+            if check.outcome is outcome and not in_order:
+                where = f" ({check.scope})" if check.scope else ""
+                yield f"{check.outcome:<12}  {check.name}{where}: {check.reason}"
     for title, phrases in (("Tested:", verdict.tested), ("Not tested:", verdict.untested)):
         if phrases:
             yield from ("", title, *(f"  {phrase}" for phrase in phrases))
     yield ""
-
-
-def _has_line(check: Check, outcome: Outcome) -> bool:
-    """Of what only had to be in order, a class that is so has no line of its own."""
-    in_order = outcome is Outcome.PASS and check.key in ("min_canaries", "scores")
-    return check.outcome is outcome and not in_order
-
-
-def _text_line(check: Check) -> str:
-    where = f" ({check.scope})" if check.scope else ""
-    return f"{check.outcome:<12}  {check.name}{where}: {check.reason}"
 
 
 def verdict_json(verdict: Verdict, hashes: Mapping[str, str], provenance: Provenance) -> str:

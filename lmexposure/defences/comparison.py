@@ -168,7 +168,9 @@ def _asked(settings: DefencesSettings, files: Sequence[Path]) -> dict[str, JsonV
             raise CorpusError(
                 f"cannot read the corpus {path}: {failure.strerror}; give a text file"
             ) from failure
-    return _decisive(settings) | {"corpus": hashes}
+    decisive = recorded_values(settings.resolved())
+    decisive.pop("methods", None)
+    return decisive | {"corpus": hashes}
 
 
 def _clear_left(out: Path) -> None:
@@ -181,12 +183,6 @@ def _clear_left(out: Path) -> None:
         )
     for name in _LEFT:
         remove(out / name)
-
-
-def _decisive(settings: DefencesSettings) -> dict[str, Any]:
-    """What decides a comparison, by the names that a person gives them."""
-    values = recorded_values(settings.resolved())
-    return {name: value for name, value in values.items() if name != "methods"}
 
 
 def _slice(files: Sequence[Path], out: Path, settings: DefencesSettings) -> Path:

@@ -32,7 +32,8 @@ def tries_for(bits: ArrayLike, chance: float) -> Floats:
     """
     wanted = math.log1p(-fraction("chance", chance))
     with np.errstate(divide="ignore"):
-        tries = wanted / _log_misses(_checked(bits))
+        # Below 2^-1000 the probability itself, as far as floats go.
+        tries = wanted / np.log1p(-np.exp2(-_checked(bits)))
     # A whole number that rounding lifted by a last digit stays what it is.
     return np.maximum(1.0, np.ceil(tries * (1 - 1e-12)))
 
@@ -45,12 +46,6 @@ def _checked(bits: ArrayLike) -> Floats:
             f"bits hold {values[wrong][0]}, which no text has; they are -log2 of a probability"
         )
     return np.maximum(values, 0.0)
-
-
-def _log_misses(bits: Floats) -> Floats:
-    """log(1 - 2^-bits), natural; below 2^-1000 the probability itself, as far as floats go."""
-    with np.errstate(divide="ignore"):
-        return np.log1p(-np.exp2(-bits))
 
 
 @dataclass(frozen=True, kw_only=True)

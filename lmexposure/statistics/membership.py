@@ -74,7 +74,8 @@ def area_under_curve(
     one_of("method", method, tuple(_ASSUMPTIONS))
     found = _placements(inside, outside)
     ends = _RULES[method]
-    low, high = ends(found, 1 - level), 1 - ends(found.mirrored(), 1 - level)
+    lower_means_in = _Placements(1 - found.inside, 1 - found.outside)
+    low, high = ends(found, 1 - level), 1 - ends(lower_means_in, 1 - level)
     note = "no better than chance at this level"
     if high < 0.5:
         note = "worse than chance: higher scores must mean in; turn their sign"
@@ -109,10 +110,6 @@ class _Placements:
     @property
     def sizes(self) -> tuple[int, int]:
         return self.inside.size, self.outside.size
-
-    def mirrored(self) -> "_Placements":
-        """As if lower scores meant in."""
-        return _Placements(1 - self.inside, 1 - self.outside)
 
 
 def _placements(inside: Floats, outside: Floats) -> _Placements:

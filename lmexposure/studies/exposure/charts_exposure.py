@@ -372,13 +372,19 @@ def comparison_chart(format_name: str, bits: float, runs: Sequence[Run]) -> Char
     classes = sorted({(row.repetitions, row.role) for _, rows in runs for row in rows})
     if not classes:
         return None
+    medians = [
+        f"{clipped(name)}: {', '.join(_median(row) for row in rows[-4:]) or 'no medians'}"
+        for name, rows in runs
+    ]
     return _of_format(
         "compare",
         format_name,
         f"Median exposure of {len(runs)} runs",
         caption="The higher a run's mark in a column, the more of that class it memorised; where "
         "bars overlap, chance may explain it.",
-        description=_comparison_description(bits, runs),
+        description="Median exposure in bits, higher = more memorised, of the classes repeated "
+        f"most. {joined(medians, 6)}. Extraction is at {number(bits, 1)} bits, the median of "
+        "guessing at 1.",
         draw=lambda figure: _draw_comparison(figure, bits, runs, classes),
         legend=lambda: _comparison_legend(bits, runs),
     )
@@ -413,18 +419,6 @@ def _comparison_legend(bits: float, runs: Sequence[Run]) -> list[Artist]:
     if any(row.median_capped for _, rows in runs for row in rows):
         found.append(key("lower bound", marker=_CARET, color=INK, linestyle="none"))
     return found + _frame_keys(bits)
-
-
-def _comparison_description(bits: float, runs: Sequence[Run]) -> str:
-    parts = [
-        f"{clipped(name)}: {', '.join(_median(row) for row in rows[-4:]) or 'no medians'}"
-        for name, rows in runs
-    ]
-    return (
-        f"Median exposure in bits, higher = more memorised, of the classes repeated most. "
-        f"{joined(parts, 6)}. Extraction is at "
-        f"{number(bits, 1)} bits, the median of guessing at 1."
-    )
 
 
 _FEWEST_CONTROLS, _MOST_CONTROLS = 3, 400

@@ -146,7 +146,15 @@ def differences(
         if result.settings.estimate == results[0].settings.estimate != "skew_normal"
         for key in _shared_classes(results[0], result)
     ]
-    return _with_adjusted(found)
+    # Each class of canaries is a test of its own, over all formats and later runs.
+    tests = [row.p_value for row in found if row.role == "canary" and row.p_value is not None]
+    p_values: Iterator[float] = iter(holm(tests))
+    return [
+        replace(row, p_adjusted=next(p_values), p_least=min(1.0, row.p_least * len(tests)))
+        if row.role == "canary" and row.p_value is not None
+        else row
+        for row in found
+    ]
 
 
 class _Side:
@@ -316,18 +324,6 @@ def _interval(before: _Known, after: _Known, level: float) -> tuple[float | None
     base, other = (quantile_range(side.estimates, 0.5, tail) for side in (before, after))
     low = None if other[0] is None or base[1] is None else other[0] - base[1]
     return low, None if other[1] is None or base[0] is None else other[1] - base[0]
-
-
-def _with_adjusted(found: Sequence[Difference]) -> list[Difference]:
-    """Each class of canaries is a test of its own, over all formats and later runs."""
-    tests = [row.p_value for row in found if row.role == "canary" and row.p_value is not None]
-    p_values: Iterator[float] = iter(holm(tests))
-    return [
-        replace(row, p_adjusted=next(p_values), p_least=min(1.0, row.p_least * len(tests)))
-        if row.role == "canary" and row.p_value is not None
-        else row
-        for row in found
-    ]
 
 
 Runs = Sequence[tuple[str, RunFiles]]
