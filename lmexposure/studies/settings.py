@@ -216,16 +216,6 @@ class MeasureSettings(Settings):
         """With the numbers of the effort that is asked for."""
         return {**EFFORTS.get(str(values.get("effort")), {}), **values}
 
-    @classmethod
-    def first_look(cls, **values: object) -> "MeasureSettings":
-        """Settings of a first look, but for these values.
-
-        >>> look = MeasureSettings.first_look(draws=5_000)
-        >>> look.draws, look.revealed, look.references_for(10_000)
-        (5000, 0, 1000)
-        """
-        return build(cls, {"effort": "quick", **_FIRST_LOOK, **values})
-
     @property
     def quick(self) -> bool:
         """Whether it is a first look."""

@@ -287,7 +287,7 @@ def test_the_parts_of_long_work_are_told_beside_what_a_first_look_takes(
     assert len(spoken.lines) == told
     ahead, first = (
         measurement_forecast(task),
-        measurement_forecast(replace(task, settings=MeasureSettings.first_look())),
+        measurement_forecast(replace(task, settings=MeasureSettings().quicker)),
     )
     assert (tuple(spoken.phases), first.note) == (ahead.phases, "")
     assert first.seconds < ahead.seconds  # the witness takes the same

@@ -25,7 +25,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_time_goes_by_parameters_and_rate_and_a_first_look_takes_a_tenth(directory: Path) -> None:
     ahead = forecast_measurement(directory, MANIFEST, rate=RATE)
     faster = forecast_measurement(directory, MANIFEST, rate=10 * RATE)
-    quick = MeasureSettings.first_look()
+    quick = MeasureSettings().quicker
     first = forecast_measurement(directory, MANIFEST, rate=RATE, settings=quick)
 
     def computing(forecast: Any) -> float:

@@ -360,7 +360,7 @@ VOCABULARY = {token: i for i, token in enumerate(["<s>", *"0123456789!\n", "\n2"
 
 
 def test_a_quick_look_says_what_is_coarser() -> None:
-    settings = MeasureSettings.first_look(draws=500, budget_steps=2_000, permutations=999)
+    settings = replace(MeasureSettings().quicker, draws=500, budget_steps=2_000, permutations=999)
     result = measure(UNTRAINED, MANIFEST, settings=settings)
     assert result.settings.quick is True
     assert result.formats[0].references == 1_000

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -224,7 +225,7 @@ def test_an_interval_has_as_many_refits_as_its_ends_take() -> None:
 
 def test_a_first_look_is_a_tenth_and_flags_win() -> None:
     look = RunSettings().override({"effort": "quick", "draws": 700}).measure
-    assert look == MeasureSettings.first_look(draws=700)
+    assert look == replace(MeasureSettings().quicker, draws=700)
     assert (look.references_for(10_000), look.references, look.revealed) == (1_000, None, 0)
     assert look.steps_for(2_600_000) == MeasureSettings().steps_for(2_600_000) // 10
     assert look.coarser == (
@@ -232,13 +233,13 @@ def test_a_first_look_is_a_tenth_and_flags_win() -> None:
         "tenth of the search, 0 characters given to extraction instead of 4"
     )
     tested = look.coarser + ", 39 bootstraps instead of 199"
-    assert MeasureSettings.first_look(draws=700, estimate="skew_normal").coarser == tested
+    assert replace(MeasureSettings().quicker, draws=700, estimate="skew_normal").coarser == tested
     assert MeasureSettings().coarser is None
     assert (look.decisive()["effort"], MeasureSettings().decisive()["effort"]) == (
         "quick",
         "normal",
     )
-    asked = MeasureSettings.first_look(references=5_000, budget_steps=9)
+    asked = replace(MeasureSettings().quicker, references=5_000, budget_steps=9)
     assert (asked.references_for(10_000), asked.steps_for(10**6)) == (5_000, 9)
     with pytest.raises(SettingsError, match="effort"):
         MeasureSettings(effort=1)  # type: ignore[arg-type]
