@@ -54,7 +54,7 @@ if TYPE_CHECKING:
         together_epsilon,
     )
     from lmexposure.statistics.bounds.one_run import one_run_audit
-    from lmexposure.statistics.bounds.one_run_guesses import one_run_epsilon, one_run_p_value
+    from lmexposure.statistics.bounds.one_run_guesses import one_run_epsilon
     from lmexposure.statistics.bounds.single_steps import (
         canife_point,
         step_guesses_epsilon,

@@ -40,7 +40,6 @@ from lmexposure.statistics.bounds.many_runs import per_text_epsilon as per_text_
 from lmexposure.statistics.bounds.many_runs import together_epsilon as together_epsilon
 from lmexposure.statistics.bounds.one_run import one_run_audit as one_run_audit
 from lmexposure.statistics.bounds.one_run_guesses import one_run_epsilon as one_run_epsilon
-from lmexposure.statistics.bounds.one_run_guesses import one_run_p_value as one_run_p_value
 from lmexposure.statistics.bounds.single_steps import canife_point as canife_point
 from lmexposure.statistics.bounds.single_steps import step_guesses_epsilon as step_guesses_epsilon
 from lmexposure.statistics.chance import guessing_test as guessing_test

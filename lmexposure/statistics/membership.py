@@ -278,16 +278,6 @@ class RocCurve:
     negatives: int  # canaries that were out
 
     @property
-    def true_negatives(self) -> Counts:
-        """Canaries that were out and are guessed out, shape (K,)."""
-        return self.negatives - self.false_positives
-
-    @property
-    def false_negatives(self) -> Counts:
-        """Canaries that were in and are guessed out, shape (K,)."""
-        return self.positives - self.true_positives
-
-    @property
     def tpr(self) -> Floats:
         """Share of those in that are guessed in, in [0, 1], shape (K,)."""
         return self.true_positives / self.positives

@@ -245,8 +245,8 @@ def test_published_counts_areas_and_hulls() -> None:
     """google-deepmind/jax_privacy, tests/auditing_test.py: a score at the threshold is a guess."""
     curve = roc_curve([0, 1, 1, 2], [0, 0, 1, 1])
     assert curve.thresholds.tolist() == [0, 1, 2, np.inf]
-    assert curve.true_negatives.tolist() == [0, 2, 4, 4]
-    assert curve.false_negatives.tolist() == [0, 1, 3, 4]
+    assert (curve.negatives - curve.false_positives).tolist() == [0, 2, 4, 4]
+    assert (curve.positives - curve.true_positives).tolist() == [0, 1, 3, 4]
     curve = roc_curve([0, 4, 6, 7], [1, 2, 3, 5])
     assert (curve.area, concave_hull(curve).area) == (0.6875, 0.8125)
     hull = concave_hull(roc_curve([1, 3], [0, 2]))

@@ -3,9 +3,9 @@
 import numpy as np
 from scipy import special
 
-from lmexposure._validate import delta_of_dp, integer
+from lmexposure._validate import integer
 from lmexposure.errors import InputError
-from lmexposure.statistics.bounds.bound import Terms, at_least_zero, guess_notes, largest_rejected
+from lmexposure.statistics.bounds.bound import Terms, guess_notes, largest_rejected
 from lmexposure.statistics.bounds.one_run import binomial_window
 from lmexposure.statistics.results import EpsilonBound
 
@@ -63,7 +63,7 @@ def one_run_epsilon(
 
         def at(paid: float) -> float:
             return largest_rejected(
-                lambda epsilon: _p_value(canaries, guesses, right, epsilon, paid) - level, above
+                lambda epsilon: p_value(canaries, guesses, right, epsilon, paid) - level, above
             )
 
         return terms.per_document(at)
@@ -83,22 +83,11 @@ def one_run_epsilon(
     )
 
 
-def one_run_p_value(
-    *, canaries: int, guesses: int, correct: int, epsilon: float, delta: float = 0.0
-) -> float:
+def p_value(canaries: int, guesses: int, correct: int, epsilon: float, delta: float) -> float:
     """How often, at most, an (epsilon, delta)-DP training gives this number of right guesses.
 
     Source: Steinke, Nasr, Jagielski 2023, Theorem 5.2.
-
-    >>> round(one_run_p_value(canaries=100, guesses=100, correct=75, epsilon=1.0), 6)
-    0.382722
     """
-    check_guesses(canaries, guesses, correct)
-    epsilon = at_least_zero("epsilon", epsilon)
-    return _p_value(canaries, guesses, correct, epsilon, delta_of_dp("delta", delta))
-
-
-def _p_value(canaries: int, guesses: int, correct: int, epsilon: float, delta: float) -> float:
     if correct == 0:
         return 1.0
     # From the side of the wrong guesses, which keeps its digits where nearly all are right.

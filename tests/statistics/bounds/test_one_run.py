@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import special, stats
 
-from lmexposure.statistics import one_run_audit, one_run_epsilon, one_run_p_value
+from lmexposure.statistics import one_run_audit, one_run_epsilon
 from lmexposure.statistics.arrays import Flags, Floats
 from lmexposure.statistics.bounds.one_run import (
     Audit,
@@ -20,6 +20,7 @@ from lmexposure.statistics.bounds.one_run import (
     log_odds_low,
     reveal,
 )
+from lmexposure.statistics.bounds.one_run_guesses import p_value
 
 Mechanism = Callable[[Flags, float, np.random.Generator], Floats]
 
@@ -353,9 +354,7 @@ def slow_p_value(canaries: int, guesses: int, correct: int, epsilon: float, delt
 
 def test_published_values() -> None:
     for m, k, correct, epsilon, delta, p in P_VALUES:
-        counts = {"canaries": m, "guesses": k, "correct": correct}
-        found = one_run_p_value(**counts, epsilon=epsilon, delta=delta)
-        assert found == pytest.approx(p, abs=1e-9)
+        assert p_value(m, k, correct, epsilon, delta) == pytest.approx(p, abs=1e-9)
     for m, k, correct, delta, epsilon in CASES:
         bound = one_run_epsilon(canaries=m, guesses=k, correct=correct, delta=delta)
         assert bound.value == pytest.approx(epsilon, abs=1e-6)
@@ -369,9 +368,7 @@ def test_published_values() -> None:
     ("guesses", "correct"), [(1, 0), (1, 1), (60, 1), (60, 20), (60, 45), (60, 60), (400, 390)]
 )
 def test_p_value_term_by_term(guesses: int, correct: int, epsilon: float) -> None:
-    found = one_run_p_value(
-        canaries=500, guesses=guesses, correct=correct, epsilon=epsilon, delta=2e-4
-    )
+    found = p_value(500, guesses, correct, epsilon, 2e-4)
     slow = slow_p_value(500, guesses, correct, epsilon, 2e-4)
     assert found == pytest.approx(slow, rel=1e-9, abs=1e-15)
 
