@@ -361,10 +361,7 @@ def on_hub(name: str, revision: str | None, *, offline: bool) -> tuple[str, bool
 
 
 def hub_answers(name: str, revision: str | None) -> bool:
-    """Whether the hub can be reached; a model that it does not have is refused.
-
-    Its own client tries for a minute, and says each time so.
-    """
+    """Whether the hub can be reached; a model that it does not have is refused."""
     answers: list[bool] = []  # whether it has the model
     asking = Thread(target=_ask, args=(name, revision, answers), daemon=True)
     asking.start()

@@ -237,10 +237,7 @@ def parts_of(record: type) -> dict[str, Part]:
 
 
 def settings_taken(record: type, *, made: object = None) -> dict[str, Setting]:
-    """Every setting that can be given to a record, by name: its own, then those of its parts.
-
-    Their defaults are those of the record that is made without a word, or of `made`.
-    """
+    """Every setting that can be given to a record, by name: its own, then those of its parts."""
     made = record() if made is None else made
     found = {
         name: told.beginning(getattr(made, name)) for name, told in settings_of(record).items()
@@ -271,10 +268,7 @@ _AS_GIVEN = dict[str, bool | int | float | str | Rows[int | float | str] | None]
 
 
 class Settings(Found):
-    """What a person may choose: a frozen dataclass whose fields are settings and parts.
-
-    A record holds it as it is, and a file all of it but what is not `recorded`.
-    """
+    """What a person may choose: a frozen dataclass whose fields are settings and parts."""
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> dict[str, Any]:

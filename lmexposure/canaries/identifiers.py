@@ -98,10 +98,7 @@ class Identifiers:
         return {name: Foretold(form) for name, form in self.formats.items()}
 
     def draws(self, name: str, n: int, *, seed: int, before: str = "") -> list[int]:
-        """Fills of a format, uniform without replacement among those that are not in the corpus.
-
-        None is foretold by the text `before` it, as no identifier is that was kept.
-        """
+        """Fills of a format, uniform without replacement among those that are not in the corpus."""
         form, taken = self.formats[name], self.taken[name]
         integer("n", n, low=1, error=FormatError)
         told = self._foretold[name].by(before)

@@ -50,14 +50,7 @@ def recognise(records: Iterable[Mapping[str, Any]], *, text_field: str = "text")
 def wrapping_among(
     records: Iterable[Mapping[str, Any]], *, text_field: str = _USUAL, **said: Any
 ) -> Wrapping | None:
-    """The wrapping of canaries among these records, by the first 100; None: they are texts.
-
-    Args:
-        records: of the corpus.
-        text_field: the field that holds a text; another than the usual says that records are texts.
-        said: of `Wrapping`, what was said of it; None: nothing, so that it follows from the
-            records.
-    """
+    """The wrapping of canaries among these records, by the first 100; None: they are texts."""
     said = {name: value for name, value in said.items() if value is not None}
     first = list(islice(records, FIRST_RECORDS))
     form = _form(first, said, text_field)

@@ -317,10 +317,7 @@ def print_section(section: "Section") -> None:
 
 
 def show_study(out: Path, *, show_secrets: bool = False) -> None:
-    """What a command says at its end, by one process: its study, the verdict, where its files are.
-
-    The study is read from its directory, or its record, and its report written beside it.
-    """
+    """What a command says at its end, by one process: a study, its verdict, where its files are."""
     if not speaks():
         return
     from lmexposure.core import judged, open_study, write_report
@@ -514,11 +511,7 @@ class LongWork:
 
 @contextmanager
 def long_work(*, kept: bool = True) -> Iterator[LongWork]:
-    """Watch long work until the block ends; Ctrl-C is its own as long.
-
-    Args:
-        kept: whether finished steps are on the disk, for the same command to go on.
-    """
+    """Watch long work until the block ends; Ctrl-C is its own as long."""
     with progress_bars() as bars:
         work = LongWork(bars, kept=kept)
         with _interrupts(work):

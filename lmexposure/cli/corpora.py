@@ -99,10 +99,7 @@ def insert(
 def fitted_to(
     settings: "RunSettings", corpus: list[str] | IO[bytes], out: Path | None, *, tell: Tell = say
 ) -> "RunSettings":
-    """The settings with the repetitions for this corpus, said where they are fewer than usual.
-
-    A number of canaries that is given, and makes them most of the corpus, is refused.
-    """
+    """The settings with the repetitions for this corpus, said where they are fewer than usual."""
     from lmexposure.audit import fitted, refuse_share, share_ahead
     from lmexposure.canaries import is_stream
 

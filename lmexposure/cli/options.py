@@ -254,10 +254,7 @@ def parsed(known: Mapping[str, Setting], given: Given) -> Given:
 def asked(
     record: AnySettings, given: Given, *, names: Collection[str] | None = None
 ) -> AnySettings:
-    """These settings, then a file's, then flags and --set; all at once, for some need others.
-
-    A file may be of several commands; --set takes these names alone.
-    """
+    """These settings, then a file's, then flags and --set; all at once, for some need others."""
     kind, file, chosen = type(record), given.get(_FILE), on_the_line(type(record), given, names)
     tables = {"check": settings_of(Thresholds).keys()}  # of a settings file, each with its names
     in_file = {} if file is None else settings_in(Path(str(file)), kind, elsewhere=tables)

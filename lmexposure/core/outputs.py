@@ -34,10 +34,7 @@ _LEVELS = {Outcome.LEAK: "error", Outcome.INCONCLUSIVE: "warning"}
 def verdict_text(
     verdict: Verdict, provenance: Provenance, *, notes: Sequence[str] = (), full: bool = False
 ) -> str:
-    """The sentence, where it comes from, a line for each kind of check that did not pass, notes.
-
-    In full, a line for each check of each class, and every note.
-    """
+    """The sentence, where it comes from, a line for each kind of check that did not pass, notes."""
     lines = [verdict.sentence, provenance.line, ""]
     lines += _of_each_check(verdict) if full else _of_each_kind(verdict)
     shown = notes if full else notes[:_MOST_NOTES]

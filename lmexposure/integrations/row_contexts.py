@@ -381,11 +381,7 @@ class _Common:
 
 
 def _shared_left(seen: Mapping[_Seen, int], ends: set[int] | None) -> tuple[tuple[int, ...], bool]:
-    """The tokens in front that most occurrences share, and whether nothing else is there.
-
-    From the canary to the left: what most have next to it, and of these nearly all. In chats most
-    are enough up to where another document ends, for all of the row belongs to the canary.
-    """
+    """The tokens in front that most occurrences share, and whether nothing else is there."""
     left: list[int] = []
     among = dict(seen)
     while True:

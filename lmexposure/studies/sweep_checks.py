@@ -465,11 +465,7 @@ def _binomial_tail(trials: int, least: int) -> float:
 
 
 def _of_epsilon(result: SweepNumbers, most: float) -> Check:
-    """The bound that was named beforehand keeps its own significance.
-
-    The bounds of other questions have as much again; one of them above the threshold is no leak,
-    and lets nothing pass.
-    """
+    """The bound that was named beforehand keeps its own significance."""
     primary = result.epsilon.primary
     outcome, why = Outcome.INCONCLUSIVE, f"there is no bound on epsilon: {_refused(result)}"
     if primary is not None:

@@ -61,10 +61,7 @@ def _shares(name: str, value: object) -> None:
 
 
 def of_sweeps() -> list[str]:
-    """The settings of runs that a sweep takes over: what is hidden, and how models are trained.
-
-    Coins for each model take the place of an inclusion probability, controls and witnesses.
-    """
+    """The settings of runs that a sweep takes over: what is hidden, and how models are trained."""
     tossed = (
         "inclusion_probability",
         "inclusion_seed",

@@ -309,11 +309,7 @@ def _class_known(result: ResultNumbers) -> str | None:
 
 
 def _recorded(result: ResultNumbers) -> str | None:
-    """The record of a training, where it read every canary and learned.
-
-    It must have come below its own beginning, by which a pretrained model is measured, and below
-    the frequencies of tokens alone, with a whole epoch behind the checkpoint that was kept.
-    """
+    """The record of a training, where it read every canary and learned."""
     validation = result.model.validation
     if validation is None or validation.delivered is None or not _learned(validation):
         return None
