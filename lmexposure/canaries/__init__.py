@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from lmexposure.canaries.corpora.files import (
         LAYOUTS,
         OF_RECORDS,
-        SIDECAR_SUFFIX,
         FileCorpus,
         Sidecar,
         corpus_files,

@@ -12,7 +12,6 @@ from lmexposure.canaries.corpora import ADAPTERS as ADAPTERS
 from lmexposure.canaries.corpora import layouts_listed as layouts_listed
 from lmexposure.canaries.corpora.files import LAYOUTS as LAYOUTS
 from lmexposure.canaries.corpora.files import OF_RECORDS as OF_RECORDS
-from lmexposure.canaries.corpora.files import SIDECAR_SUFFIX as SIDECAR_SUFFIX
 from lmexposure.canaries.corpora.files import FileCorpus as FileCorpus
 from lmexposure.canaries.corpora.files import Sidecar as Sidecar
 from lmexposure.canaries.corpora.files import corpus_files as corpus_files

@@ -9,13 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from lmexposure.defences.catalogue import DEFENCES, Defence, Knob, Reference
     from lmexposure.defences.comparison import Compared, Comparison, prepare_comparison
-    from lmexposure.defences.driver import (
-        Found,
-        Tried,
-        compare_defences,
-        search,
-        trained_and_attacked,
-    )
+    from lmexposure.defences.driver import Found, compare_defences, search
     from lmexposure.defences.needs import check_models
     from lmexposure.studies import DefencesSettings
 else:

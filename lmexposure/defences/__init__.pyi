@@ -8,10 +8,8 @@ from lmexposure.defences.comparison import Compared as Compared
 from lmexposure.defences.comparison import Comparison as Comparison
 from lmexposure.defences.comparison import prepare_comparison as prepare_comparison
 from lmexposure.defences.driver import Found as Found
-from lmexposure.defences.driver import Tried as Tried
 from lmexposure.defences.driver import compare_defences as compare_defences
 from lmexposure.defences.driver import search as search
-from lmexposure.defences.driver import trained_and_attacked as trained_and_attacked
 from lmexposure.defences.needs import check_models as check_models
 from lmexposure.studies import DefencesSettings as DefencesSettings
 

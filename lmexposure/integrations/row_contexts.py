@@ -190,9 +190,7 @@ class RowsCounter(DeliveredCounter):
         ] += 1
 
 
-def delivered_rows(
-    rows: Any, manifest: Manifest, tokenizer: Any, *, progress: Callable[[int], None] | None = None
-) -> RowsRecord:
+def delivered_rows(rows: Any, manifest: Manifest, tokenizer: Any) -> RowsRecord:
     """How the rows of a training deliver the canaries, and in which context."""
     counter = RowsCounter(manifest, tokenizer)
     first: list[Any] = []
@@ -201,8 +199,6 @@ def delivered_rows(
             counter.row(row)
             if len(first) < _FEW_ROWS:
                 first.append(row["input_ids"])
-            if progress is not None and not counter.rows % 1000:
-                progress(counter.rows)
     if not counter.rows:
         raise CorpusError("there is no row of tokens; give the rows that the training reads")
     strange = 0

@@ -514,15 +514,10 @@ def _utility_facts(result: SweepNumbers) -> list[Fact]:
 def sweep_setting_facts(result: SweepNumbers) -> tuple[Fact, ...]:
     """What was asked for."""
     return (
-        *named_facts(_own(result), settings_of(SweepSettings)),
+        *named_facts(own_values(result.settings), settings_of(SweepSettings)),
         *named_facts(_of_each_run(result), settings_of(RunSettings)),
         *named_facts(result.settings.run.training, settings_of(TrainingSettings), "training."),
     )
-
-
-def _own(result: SweepNumbers) -> dict[str, Value]:
-    """Settings of the sweep alone; its coins are in the plan."""
-    return own_values(result.settings)
 
 
 def _of_each_run(result: SweepNumbers) -> dict[str, Value]:
@@ -545,7 +540,10 @@ def _has_seed(home: Path | None) -> bool:
 def sweep_command(result: SweepNumbers, name: str, *, seeded: bool = False) -> str:
     """The command line, quoted for a POSIX shell; corpus and seed are left to the reader."""
     usual = SweepSettings()
-    words = ["lmexposure sweep CORPUS", *_flags(settings_of(SweepSettings), _own(result), usual)]
+    words = [
+        "lmexposure sweep CORPUS",
+        *_flags(settings_of(SweepSettings), own_values(result.settings), usual),
+    ]
     words += _flags(settings_of(RunSettings), _of_each_run(result), usual.run)
     training = dict(result.settings.run.training)
     # Each kind of model has its own defaults: what was given is said, whatever it is.

@@ -215,7 +215,7 @@ class FileSource:
     """A file of a corpus (see `insertion.Source`); one that is missing, or a pipe, is refused."""
 
     def __init__(self, path: Path, corpus: "FileCorpus") -> None:
-        self.path, self.name = path, corpus.name or str(path)
+        self.path, self.name = path, str(path)
         self._corpus, self._state = corpus, _file_state(path)
 
     def parts(self, *, taken: Taken | None = None, known: bool = False) -> Iterator[Any]:
@@ -243,9 +243,9 @@ class FileSource:
 class FileCorpus:
     """A corpus in files (see `insertion.Corpus`)."""
 
-    def __init__(self, paths: Sequence[Path], layout: FileLayout, *, name: str = "") -> None:
+    def __init__(self, paths: Sequence[Path], layout: FileLayout) -> None:
         # first_end: the line end of the first line that was read; b"" before that
-        self.layout, self.first_end, self.name = layout, b"", name
+        self.layout, self.first_end = layout, b""
         self.sources = [FileSource(path, self) for path in paths]
         self.place = layout.place
 

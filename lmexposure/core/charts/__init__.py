@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from lmexposure.core.charts.chart import Chart
     from lmexposure.core.charts.drawings import (
-        SIDES,
         Ceiling,
         Line,
         Mark,
@@ -20,20 +19,15 @@ if TYPE_CHECKING:
     )
     from lmexposure.core.charts.roc import RocLine, roc_lines_chart
     from lmexposure.core.charts.style import (
-        ACCENT,
         BAND,
         CONTROL,
         FIT,
         INK,
-        LEGEND_LINE,
         LINE,
         MUTED,
-        PAPER,
         REFERENCE,
         SERIES,
-        SETTINGS,
         VARIABLES,
-        WIDTH,
         Draw,
         Legend,
         Style,

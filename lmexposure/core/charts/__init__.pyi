@@ -1,7 +1,6 @@
 """Made by scripts/stubs of the face, and of what is declared of settings."""
 
 from lmexposure.core.charts.chart import Chart as Chart
-from lmexposure.core.charts.drawings import SIDES as SIDES
 from lmexposure.core.charts.drawings import Ceiling as Ceiling
 from lmexposure.core.charts.drawings import Line as Line
 from lmexposure.core.charts.drawings import Mark as Mark
@@ -14,20 +13,15 @@ from lmexposure.core.charts.drawings import panels_chart as panels_chart
 from lmexposure.core.charts.drawings import sides_chart as sides_chart
 from lmexposure.core.charts.roc import RocLine as RocLine
 from lmexposure.core.charts.roc import roc_lines_chart as roc_lines_chart
-from lmexposure.core.charts.style import ACCENT as ACCENT
 from lmexposure.core.charts.style import BAND as BAND
 from lmexposure.core.charts.style import CONTROL as CONTROL
 from lmexposure.core.charts.style import FIT as FIT
 from lmexposure.core.charts.style import INK as INK
-from lmexposure.core.charts.style import LEGEND_LINE as LEGEND_LINE
 from lmexposure.core.charts.style import LINE as LINE
 from lmexposure.core.charts.style import MUTED as MUTED
-from lmexposure.core.charts.style import PAPER as PAPER
 from lmexposure.core.charts.style import REFERENCE as REFERENCE
 from lmexposure.core.charts.style import SERIES as SERIES
-from lmexposure.core.charts.style import SETTINGS as SETTINGS
 from lmexposure.core.charts.style import VARIABLES as VARIABLES
-from lmexposure.core.charts.style import WIDTH as WIDTH
 from lmexposure.core.charts.style import Draw as Draw
 from lmexposure.core.charts.style import Legend as Legend
 from lmexposure.core.charts.style import Style as Style
