@@ -7,17 +7,16 @@ the test is to show, so that a p-value is never smaller than that of the true va
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import accumulate
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import bdtr, betaln
 
 from lmexposure._validate import bits_array, integer, one_of
-from lmexposure.errors import InputError
 from lmexposure.statistics.arrays import Counts, Floats
 from lmexposure.statistics.results import GuessingTest
 
@@ -35,8 +34,6 @@ def guessing_test(
     seed: int,
     permutations: int = 9999,
     alternative: Literal["memorised", "different"] = "memorised",
-    canary_groups: ArrayLike | None = None,
-    reference_groups: ArrayLike | None = None,
 ) -> GuessingTest:
     """Test that canaries come from the same distribution as the references.
 
@@ -49,58 +46,24 @@ def guessing_test(
     permutations = integer("permutations", permutations, low=1)
     one_of("alternative", alternative, ("memorised", "different"))
     generator = np.random.default_rng(seed)
-    observed, chance, groups = 0.0, np.zeros(permutations), 0
-    for own, rest in _grouped(canaries, references, canary_groups, reference_groups):
-        pool = np.concatenate([own, rest])
-        order = np.argsort(pool, kind="stable")
-        # Of the sorted pool: how many are <= each place's number, and the canaries' places.
-        ends = np.searchsorted(pool[order], pool[order], side="right")  # (n + m,)
-        chosen = np.flatnonzero(order < own.size)
-        observed += float(_total_exposure(ends[chosen][None, :], rest.size)[0])
-        chance += _permuted(ends, own.size, permutations, generator)
-        groups += 1
+    pool = np.concatenate([canaries, references])
+    order = np.argsort(pool, kind="stable")
+    # Of the sorted pool: how many are <= each place's number, and the canaries' places.
+    ends = np.searchsorted(pool[order], pool[order], side="right")  # (n + m,)
+    chosen = np.flatnonzero(order < canaries.size)
+    observed = float(_total_exposure(ends[chosen][None, :], references.size)[0])
+    chance = _permuted(ends, canaries.size, permutations, generator)
     return GuessingTest(
         p_value=_p_value(observed, chance, alternative),
         statistic=observed / canaries.size,
         n=canaries.size,
         references=references.size,
-        groups=groups,
+        groups=1,
         alternative=alternative,
         permutations=permutations,
         seed=seed,
         assumptions=_ASSUMPTIONS,
     )
-
-
-def _grouped(
-    canaries: Floats,
-    references: Floats,
-    canary_groups: ArrayLike | None,
-    reference_groups: ArrayLike | None,
-) -> Iterator[tuple[Floats, Floats]]:
-    """Canaries and references of each group, in the order of the sorted labels."""
-    if canary_groups is None and reference_groups is None:
-        yield canaries, references
-        return
-    own = _labels("canary_groups", canary_groups, canaries.size)
-    rest = _labels("reference_groups", reference_groups, references.size)
-    for label in np.unique(own):
-        if not (rest == label).any():
-            raise InputError(
-                f"canary_groups holds {label!s}, which no reference has: score references for "
-                "every group"
-            )
-        yield canaries[own == label], references[rest == label]
-
-
-def _labels(name: str, labels: ArrayLike | None, size: int) -> NDArray[Any]:
-    found = np.asarray([] if labels is None else labels)
-    if found.shape != (size,):
-        raise InputError(
-            f"{name} has shape {found.shape}; give one label for each of the {size} numbers, or "
-            "no groups at all"
-        )
-    return found
 
 
 def _total_exposure(ends: Counts, references: int) -> Floats:

@@ -368,12 +368,6 @@ BAD_INPUT: list[tuple[Any, str]] = [
         "estimates holds 40 for 2 exposures; give one for each",
     ),
     (of(guessing_test, math.nan, A, seed=0), r"canary_bits\[0\]=nan is not finite"),
-    (of(guessing_test, 1.0, [2.0], seed=0, canary_groups=["a"]), r"reference_groups has shape \(0"),
-    (of(guessing_test, 1.0, A, seed=0, canary_groups=A, reference_groups=A), r"canary_groups has"),
-    (
-        of(guessing_test, 1.0, [2.0], seed=0, canary_groups=["b"], reference_groups=["a"]),
-        "canary_groups holds b, which no reference has",
-    ),
     (of(importance_exposure, math.nan, DRAWS, space_size=8), r"canary_bits\[0\]=nan is not finite"),
     (of(importance_exposure, A, DRAWS, space_size=8, inserted=[True] * 3), r"inserted has shape"),
     (
