@@ -26,6 +26,7 @@ from transformers import (
 )
 
 from lmexposure.audit import RunSettings, measure
+from lmexposure.core.charts import class_styles
 from lmexposure.errors import (
     LmexposureError,
     ManifestError,
@@ -35,7 +36,7 @@ from lmexposure.errors import (
 )
 from lmexposure.models import LoadedModel, encode_in_context, load_model, save_model
 from lmexposure.studies import Result
-from lmexposure.studies.exposure.charts import roc_data
+from lmexposure.studies.exposure.charts import roc_lines
 
 pytestmark = [
     # What peft and this file still call in transformers.
@@ -89,7 +90,8 @@ def test_its_scores_are_in_memory_as_files_have_them(tmp_path: Path) -> None:
     assert here is not None
     for name in ("ids", "formats", "roles", "repetitions", "log_perplexity_bits"):
         np.testing.assert_array_equal(getattr(here, name), getattr(saved, name))
-    curves = [roc_data(one, pooled=False, level=0.95) for one in (here, saved)]
+    styles = class_styles(here.repetitions.tolist())
+    curves = [roc_lines(one, styles, pooled=False, level=0.95) for one in (here, saved)]
     assert repr(curves[0]) == repr(curves[1])
     assert measured().model_copy().scores is None  # it may be of other numbers
 

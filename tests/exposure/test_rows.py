@@ -8,9 +8,10 @@ import pytest
 from known import known
 from made_results import RANDOM_NUMBER, canary, estimate, made, sampled, searched, small_result
 
+from lmexposure.core.charts import class_styles
 from lmexposure.statistics import Estimate, Method, roc_curve
 from lmexposure.studies import Extraction, Scores
-from lmexposure.studies.exposure.charts import roc_data
+from lmexposure.studies.exposure.charts import roc_lines
 from lmexposure.studies.exposure.rows import CanaryRow, canary_rows, class_rows, reference_bits
 
 
@@ -139,12 +140,17 @@ def scores_of(inside: list[float], outside: list[float], repetitions: int = 1) -
     )
 
 
+def curves_of(scores: Scores, *, pooled: bool = False) -> tuple[Any, ...]:
+    return roc_lines(scores, class_styles([1]), pooled=pooled, level=0.95)
+
+
 def test_lower_log_perplexity_is_more_likely_in() -> None:
-    (curve,) = roc_data(scores_of([1, 2, 5], [3, 4, 6, 7]), pooled=False, level=0.95)
+    (curve,) = curves_of(scores_of([1, 2, 5], [3, 4, 6, 7]))
     assert curve.name == "x, repetitions 1"
-    assert (curve.positives, curve.negatives) == (3, 4)
-    assert curve.area == pytest.approx(10 / 12)
-    assert curve.area_low < curve.area < curve.area_high
+    assert (curve.positives, curve.edge) == (3, 1 / 4)
+    area, low, high = curve.area
+    assert area == pytest.approx(10 / 12)
+    assert low < area < high
     points = list(zip(curve.fpr.tolist(), curve.tpr.tolist(), strict=True))
     assert points[0] == (0, 0)
     assert points[-1] == (1, 1)
@@ -165,9 +171,10 @@ def test_pooled_formats_are_the_classes_that_the_metrics_see() -> None:
         repetitions=np.append(np.ones(240, int), np.zeros(references, int)),
         log_perplexity_bits=rng.normal(size=len(roles)),
     )
-    (curve,) = roc_data(scores, pooled=True, level=0.95)
-    assert (curve.positives, curve.negatives) == (coins.sum(), (~coins).sum())
-    assert curve.area_low < 0.5 < curve.area_high
+    (curve,) = curves_of(scores, pooled=True)
+    assert (curve.positives, curve.edge) == (coins.sum(), 1 / (~coins).sum())
+    _, low, high = curve.area
+    assert low < 0.5 < high
     # Places on 20 steps: no threshold parts what is above all candidates of a format from the rest.
     assert curve.fpr.size <= 21
 
@@ -176,7 +183,7 @@ def test_pooled_formats_are_the_classes_that_the_metrics_see() -> None:
 def test_thinning_moves_the_curve_by_less_than_an_eye_sees(shift: float) -> None:
     draw = np.random.default_rng(3)
     inside, outside = draw.normal(-shift, 1, 1000), draw.normal(0, 1, 50_000)
-    (curve,) = roc_data(scores_of(inside.tolist(), outside.tolist()), pooled=False, level=0.95)
+    (curve,) = curves_of(scores_of(inside.tolist(), outside.tolist()))
     assert curve.fpr.size <= 402
     assert (np.diff(curve.fpr) >= 0).all()
     assert (np.diff(curve.tpr) >= 0).all()
@@ -185,18 +192,19 @@ def test_thinning_moves_the_curve_by_less_than_an_eye_sees(shift: float) -> None
     for fpr, tpr in zip(whole.fpr.tolist(), whole.tpr.tolist(), strict=True):
         assert curve.tpr[curve.fpr <= fpr * 1.13].max() >= tpr
         assert curve.tpr[curve.fpr >= fpr / 1.13].min() <= tpr
-    assert curve.area == pytest.approx(whole.area)
+    assert curve.area[0] == pytest.approx(whole.area)
 
 
 def test_the_hull_lies_above_the_curve() -> None:
     draw = np.random.default_rng(5)
     scores = scores_of(draw.normal(-1, 1, 40).tolist(), draw.normal(0, 1, 300).tolist())
-    (curve,) = roc_data(scores, pooled=False, level=0.95)
-    above = np.interp(curve.fpr, curve.hull_fpr, curve.hull_tpr)
+    (curve,) = curves_of(scores)
+    assert curve.hull is not None
+    above = np.interp(curve.fpr, *curve.hull)
     # Where the curve climbs straight up, its lower end is far below.
     assert (above >= curve.tpr - 1e-12).all()
-    assert (np.diff(curve.hull_fpr) >= 0).all()
+    assert (np.diff(curve.hull[0]) >= 0).all()
 
 
 def test_a_class_without_others_has_no_curve() -> None:
-    assert roc_data(scores_of([1, 2], []), pooled=False, level=0.95) == ()
+    assert curves_of(scores_of([1, 2], [])) == ()

@@ -6,7 +6,7 @@ Nothing of matplotlib is imported before core.charts, which quiets it.
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -121,15 +121,15 @@ class RunCharts:
     def roc(self, place: int) -> Chart | None:
         """The curves of the classes, a few in a chart."""
         curves = self._curves[place * CURVES : (place + 1) * CURVES]
-        return roc_chart(curves, number_of=place + 1, styles=self._styles)
+        return roc_chart(curves, number_of=place + 1)
 
     @cached_property
-    def _curves(self) -> "tuple[RocData, ...]":
+    def _curves(self) -> tuple[RocLine, ...]:
         result, privacy = self._run.result, self._run.result.privacy
         if result.scores is None:
             return ()
         pooled = privacy is not None and privacy.inclusion_probability is not None
-        return roc_data(result.scores, pooled=pooled, level=result.settings.level)
+        return roc_lines(result.scores, self._styles, pooled=pooled, level=result.settings.level)
 
     def training(self) -> Chart | None:
         """How the model learned."""
@@ -445,37 +445,19 @@ def _description(claimed: float | None, part: PrivacyClass, bounds: Sequence[Eps
 _BUCKETS = 200  # each keeps two corners
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class RocData:
-    """The ROC of one class of canaries against all that was never inserted."""
+def roc_lines(scores: Scores, styles: Styles, *, pooled: bool, level: float) -> tuple[RocLine, ...]:
+    """The ROC of each class against all that was never inserted, as the membership metrics see it.
 
-    name: str  # the class, as people read it
-    repetitions: int  # of the class
-    # fpr, tpr: corners of the ordinary curve, ascending, shape (k,)
-    fpr: Floats
-    tpr: Floats
-    # hull_fpr, hull_tpr: of its concave hull
-    hull_fpr: Floats
-    hull_tpr: Floats
-    # positives, negatives: how many texts are on either side; a rate below one over `negatives` is
-    # not resolvable
-    positives: int
-    negatives: int
-    area: float  # under the ordinary curve, with `area_low` and `area_high`
-    area_low: float
-    area_high: float
-
-
-def roc_data(scores: Scores, *, pooled: bool, level: float) -> tuple[RocData, ...]:
-    """One curve a class, as the result's membership metrics see it."""
+    With its concave hull, and in the colour of the class.
+    """
     classes = score_classes(
         -scores.log_perplexity_bits, scores.roles, scores.repetitions, scores.formats, pooled=pooled
     )
     both_sides = (group for group in classes if group.included.any() and group.outside.size)
-    return tuple(_curve(group, level) for group in both_sides)
+    return tuple(_curve(group, styles[group.repetitions]["color"], level) for group in both_sides)
 
 
-def _curve(group: ScoreClass, level: float) -> RocData:
+def _curve(group: ScoreClass, color: str, level: float) -> RocLine:
     inside, outside = group.scores[group.included], group.outside
     few = len(group.formats) <= 2
     formats = ", ".join(group.formats) if few else f"{len(group.formats)} formats"
@@ -483,18 +465,15 @@ def _curve(group: ScoreClass, level: float) -> RocData:
     hull = concave_hull(curve)
     area = area_under_curve(inside, outside, level=level)
     fpr, tpr = _thinned(curve.fpr[::-1], curve.tpr[::-1], curve.negatives)
-    return RocData(
+    return RocLine(
         name=f"{formats}, repetitions {group.repetitions}",
-        repetitions=group.repetitions,
         fpr=fpr,
         tpr=tpr,
-        hull_fpr=hull.false_positives / hull.negatives,
-        hull_tpr=hull.true_positives / hull.positives,
+        edge=1 / curve.negatives,
         positives=curve.positives,
-        negatives=curve.negatives,
-        area=area.value,
-        area_low=area.low,
-        area_high=area.high,
+        area=(area.value, area.low, area.high),
+        color=color,
+        hull=(hull.false_positives / hull.negatives, hull.true_positives / hull.positives),
     )
 
 
@@ -513,29 +492,10 @@ def _thinned(fpr: Floats, tpr: Floats, negatives: int) -> tuple[Floats, Floats]:
     return fpr[first | last], tpr[first | last]
 
 
-def roc_chart(
-    curves: Sequence[RocData], *, number_of: int = 1, styles: Styles | None = None
-) -> Chart | None:
+def roc_chart(lines: Sequence[RocLine], *, number_of: int = 1) -> Chart | None:
     """An ordinary curve and its hull a class."""
-    drawn = [
-        curve for curve in curves if curve.positives > 0 and curve.negatives > 0 and curve.fpr.size
-    ]
-    if not drawn:
+    if not lines:
         return None
-    classes = styles or class_styles(curve.repetitions for curve in drawn)
-    lines = [
-        RocLine(
-            name=curve.name,
-            fpr=curve.fpr,
-            tpr=curve.tpr,
-            edge=1 / curve.negatives,
-            positives=curve.positives,
-            area=(curve.area, curve.area_low, curve.area_high),
-            color=classes[curve.repetitions]["color"],
-            hull=(curve.hull_fpr, curve.hull_tpr),
-        )
-        for curve in drawn
-    ]
     edge = short(min(line.edge for line in lines))
     return roc_lines_chart(
         lines,

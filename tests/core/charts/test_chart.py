@@ -14,7 +14,7 @@ from exposure.charts.made import (
     assert_fit_for_a_page,
     format_data,
     privacy,
-    roc_data,
+    roc_line,
     texts,
     texts_of,
     training_rows,
@@ -39,7 +39,7 @@ def every(name: str = "pin") -> list[Chart]:
     drawn = [
         *(draw(form) for draw in of_form),
         charts.epsilon(),
-        roc_chart([roc_data(name=name)]),
+        roc_chart([roc_line(name=name)]),
         charts.training(),
         comparison_chart(name, form.form.bits, runs),
     ]

@@ -10,7 +10,7 @@ import made_results
 import numpy as np
 from made_results import bounded_class, exact, quantile
 
-from lmexposure.core.charts import VARIABLES, Chart
+from lmexposure.core.charts import VARIABLES, Chart, RocLine
 from lmexposure.statistics import (
     EpsilonBound,
     GoodnessOfFit,
@@ -18,7 +18,6 @@ from lmexposure.statistics import (
     Privacy,
 )
 from lmexposure.studies import Evaluation, ExtractionCount, FormatResult, GuessCount, SkewNormalFit
-from lmexposure.studies.exposure.charts import RocData
 from lmexposure.studies.exposure.rows import CanaryRow, ClassRow, FormatData
 
 HOSTILE = '<script>alert(1)</script> & $x^2$ $\\frac{a}{b}$ "quoted" \x07'
@@ -115,21 +114,17 @@ def format_data(**other: Any) -> FormatData:
     return FormatData(**values | other, form=FORM.model_copy(update=parts))
 
 
-def roc_data(**other: Any) -> RocData:
+def roc_line(**other: Any) -> RocLine:
     values: dict[str, Any] = {
         "name": "pin, repetitions 8",
-        "repetitions": 8,
         "fpr": np.array([0.0, 0.0, 0.1, 0.1, 1.0]),
         "tpr": np.array([0.0, 0.25, 0.25, 0.75, 1.0]),
-        "hull_fpr": np.array([0.0, 0.0, 0.1, 1.0]),
-        "hull_tpr": np.array([0.0, 0.25, 0.75, 1.0]),
+        "edge": 1 / 400,
         "positives": 4,
-        "negatives": 400,
-        "area": 0.8,
-        "area_low": 0.6,
-        "area_high": 0.9,
+        "area": (0.8, 0.6, 0.9),
+        "hull": (np.array([0.0, 0.0, 0.1, 1.0]), np.array([0.0, 0.25, 0.75, 1.0])),
     }
-    return RocData(**values | other)
+    return RocLine(**values | other)
 
 
 def bound(value: float, **other: Any) -> EpsilonBound:

@@ -19,7 +19,7 @@ from exposure.charts.made import (
     found,
     painted,
     privacy,
-    roc_data,
+    roc_line,
     texts,
     training_rows,
 )
@@ -257,9 +257,6 @@ def test_what_is_drawn_is_said_in_words(said: Said) -> None:
         lambda: training_chart(()),
         lambda: training_chart((evaluation(1, None, None),)),
         lambda: roc_chart([]),
-        lambda: roc_chart(
-            [roc_data(positives=0), roc_data(negatives=0), roc_data(fpr=np.array([]))]
-        ),
         lambda: comparison_chart("pin", 20.0, []),
         lambda: comparison_chart("pin", 20.0, [("a", ()), ("b", ())]),
     ],
@@ -368,5 +365,5 @@ def test_a_curve_begins_at_what_is_resolvable_and_zero_lies_at_the_bottom() -> N
 
 @pytest.mark.parametrize("negatives", [1, 10**6])
 def test_few_and_many_negatives_are_drawn(negatives: int) -> None:
-    chart = known(roc_chart([roc_data(negatives=negatives, positives=1)]))
+    chart = known(roc_chart([roc_line(edge=1 / negatives, positives=1)]))
     assert chart.svg()
