@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import accumulate
+from os.path import commonprefix
 from typing import Any, Literal
 
 import numpy as np
@@ -411,8 +412,9 @@ class TokenSearch:
                 "be distinguished in batches; use a format whose characters it keeps"
             )
         fills = [*whole, *map(self._written, others)]
-        suffix = _common_beginning([fill[::-1] for fill in fills])
-        return _Group(name=name, whole=whole, prefix=_common_beginning(fills), suffix=len(suffix))
+        prefix = commonprefix(fills)  # noqa: RUF071 (characters)
+        suffix = commonprefix([fill[::-1] for fill in fills])  # noqa: RUF071
+        return _Group(name=name, whole=whole, prefix=prefix, suffix=len(suffix))
 
     def _written(self, text: str) -> str:
         """A text's pieces; a space that the tokenizer puts before it does not belong to it."""
@@ -454,11 +456,3 @@ def _bare_head(group: _Group, row: str) -> Iterator[_Found]:
 def _beginning_with(ordered: Sequence[str], text: str) -> Sequence[str]:
     """The strings of a sorted sequence that begin with this one."""
     return ordered[bisect_left(ordered, text) : bisect_right(ordered, text + _LAST)]
-
-
-def _common_beginning(texts: Sequence[str]) -> str:
-    # Of all texts between them in order, too: the first and the last differ soonest.
-    first, last = min(texts), max(texts)
-    pairs = zip(first, last, strict=False)
-    same = next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(first), len(last)))
-    return first[:same]
