@@ -13,7 +13,7 @@ from scipy.stats import binomtest, mannwhitneyu
 
 from lmexposure.statistics import Estimate, binomial_interval
 from lmexposure.studies import Result, Scores
-from lmexposure.studies.exposure.compare import Difference, Finding, differences, findings
+from lmexposure.studies.exposure.compare import Difference, differences, findings
 from lmexposure.studies.exposure.rows import Floats
 
 BITS = float(np.log2(RANDOM_NUMBER))
@@ -276,8 +276,7 @@ def test_without_references_of_both_there_is_no_p() -> None:
     assert [(row.p_value, row.p_adjusted) for row in rows] == [(None, None)] * 3
     assert rows[-1].median == pytest.approx(5.0)
     found = finding(*rows)
-    assert found.which == "unknown"
-    assert found.sentence.startswith("Nothing says whether chance explains how base and tuned dif")
+    assert found.startswith("Nothing says whether chance explains how base and tuned dif")
     scores = known(scored(other).scores)
     ids = np.char.add(scores.ids, np.where(scores.roles == "reference", "b", ""))
     others = other.with_scores(replace(scores, ids=ids))
@@ -321,7 +320,7 @@ NONE |= {"p_value": 0.75, "p_adjusted": 1.0}
 DOWN: dict[str, Any] = {"median": -12.3, "least": -12.3, "most": -12.3, "higher": 0, "lower": 10}
 
 
-def finding(*rows: Difference) -> Finding:
+def finding(*rows: Difference) -> str:
     (found,) = findings(["base", "tuned"], rows)
     return found
 
@@ -329,8 +328,7 @@ def finding(*rows: Difference) -> Finding:
 def test_more_by_how_much_and_not_by_chance() -> None:
     once = replace(ROW, repetitions=1, **NONE)
     found = finding(once, ROW)
-    assert found.which == "more"
-    assert found.sentence == (
+    assert found == (
         "tuned leaks more than base: secrets inserted 16 times are 12.3 bits more exposed in the "
         "median (p = 0.0040 by tests of the same 10 canaries, by signs and beside references, "
         "corrected for 2 tests; chance does not explain it). 1 of 2 classes differ beyond chance."
@@ -339,8 +337,7 @@ def test_more_by_how_much_and_not_by_chance() -> None:
 
 def test_less_is_said_of_the_run_that_leaks_more() -> None:
     found = finding(replace(ROW, paired=False, n=7, **DOWN))
-    assert found.which == "less"
-    assert found.sentence == (
+    assert found == (
         "base leaks more than tuned: secrets inserted 16 times are 12.3 bits more exposed in the "
         "median (p = 0.0040 by a rank-sum test of 10 and 7 other canaries; chance does not explain "
         "it)."
@@ -361,7 +358,7 @@ def test_less_is_said_of_the_run_that_leaks_more() -> None:
     ],
 )
 def test_lower_bounds_leave_less_to_say(row: Difference, said: str) -> None:
-    assert said in finding(row).sentence
+    assert said in finding(row)
 
 
 def test_a_median_that_shows_nothing_gives_way_to_the_pairs() -> None:
@@ -369,11 +366,11 @@ def test_a_median_that_shows_nothing_gives_way_to_the_pairs() -> None:
     ties: dict[str, Any] = {"n": 20, "median": 0.0, "least": 0.0, "most": 0.0}
     tied = finding(replace(ROW, **ties, higher=9))
     assert "tuned leaks more than base: secrets inserted 16 times are more exposed in 9 of 20 " in (
-        tied.sentence
+        tied
     )
     against: dict[str, Any] = {"median": 1.0, "least": 1.0, "most": 1.0, "higher": 20, "lower": 80}
     found = finding(replace(ROW, paired=False, **against))
-    assert found.sentence.startswith(
+    assert found.startswith(
         "base leaks more than tuned: secrets inserted 16 times are more exposed in 80 of 100 pairs "
         "of canaries, and less in 20 (p = 0.0040 by a rank-sum test"
     )
@@ -381,48 +378,42 @@ def test_a_median_that_shows_nothing_gives_way_to_the_pairs() -> None:
 
 def test_classes_that_disagree() -> None:
     found = finding(replace(ROW, format="date", repetitions=1, **DOWN), ROW)
-    assert found.which == "both"
-    assert found.sentence.startswith(
+    assert found.startswith(
         "Neither leaks more throughout: secrets of pin inserted 16 times are 12.3 bits more "
         "exposed in the median under tuned than under base (p = 0.0040 by"
     )
-    assert "but secrets of date inserted once are 12.3 bits more exposed" in found.sentence
+    assert "but secrets of date inserted once are 12.3 bits more exposed" in found
 
 
 def test_what_chance_explains_is_no_difference() -> None:
     found = finding(replace(ROW, **NONE))
-    assert found.which == "neither"
-    assert found.sentence == (
+    assert found == (
         "No difference beyond chance between base and tuned; nearest to one are "
         "secrets inserted 16 times, 0.5 bits more exposed in the median under tuned (p = 1.0000 "
         "by tests of the same 10 canaries, by signs and beside references)."
     )
     alike = replace(ROW, **NONE | {"median": 0.0})
-    assert "secrets inserted 16 times, alike in the median (p = 1.0000" in finding(alike).sentence
-    few = finding(replace(ROW, **NONE, n=3, p_least=0.25)).sentence
+    assert "secrets inserted 16 times, alike in the median (p = 1.0000" in finding(alike)
+    few = finding(replace(ROW, **NONE, n=3, p_least=0.25))
     assert few.endswith("There are too few canaries to show one.")
-    left_open = finding(replace(ROW, **NONE, open=4)).sentence
+    left_open = finding(replace(ROW, **NONE, open=4))
     assert "For 4 of 10 canaries, lower bounds or references leave open" in left_open
 
 
 def test_nothing_in_common_is_not_known() -> None:
     controls = replace(ROW, role="control", repetitions=0, p_value=1.0, p_adjusted=None)
     found = finding(controls)
-    assert found.which == "unknown"
-    assert found.sentence.startswith(
-        "base and tuned have no class of canaries that can be compared:"
-    )
+    assert found.startswith("base and tuned have no class of canaries that can be compared:")
 
 
 def test_controls_that_differ_raise_an_alarm() -> None:
     controls = replace(ROW, role="control", repetitions=0, p_value=0.002, p_adjusted=None)
     found = finding(ROW, controls)
-    assert found.which == "unknown"
-    assert found.sentence.startswith(
+    assert found.startswith(
         "Nothing says whether base or tuned leaks more: secrets inserted 16 times are 12.3 bits "
         "more exposed in the median under tuned (p = 0.0040 by tests of the same 10 canaries, by "
         "signs and beside references), but memory need not explain it. Controls differ too (p = "
         "0.0020), though they were never inserted"
     )
-    assert " Controls differ too (p = 0.0020)" in finding(replace(ROW, **NONE), controls).sentence
-    assert "Controls" not in finding(ROW, replace(controls, p_value=0.02)).sentence
+    assert " Controls differ too (p = 0.0020)" in finding(replace(ROW, **NONE), controls)
+    assert "Controls" not in finding(ROW, replace(controls, p_value=0.02))

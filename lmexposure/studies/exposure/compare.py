@@ -8,7 +8,7 @@ of the other run, which chance drew anew.
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -386,7 +386,7 @@ def compared_sections(runs: Runs, *, level: float = 0.95) -> Iterator[Section]:
 def compared_finding(runs: Runs) -> str:
     """Per later run, which leaks more, it or the first, and whether chance explains it."""
     results, names = [run.result for _, run in runs], [name for name, _ in runs]
-    return " ".join(found.sentence for found in findings(names, differences(results, names)))
+    return " ".join(findings(names, differences(results, names)))
 
 
 def _refuse_other_formats(runs: Runs) -> None:
@@ -607,35 +607,23 @@ _DIFFERENCES = (
 )
 
 
-Which = Literal["more", "less", "both", "neither", "unknown"]
-
 _SIGNIFICANCE = 0.05  # of all classes of canaries together
 _SEEN = 0.05  # bits: less is 0.0 in a sentence
 _CONTROLS = 0.01  # of the controls of row run, which are no finding but an alarm
 
 
-@dataclass(frozen=True, kw_only=True)
-class Finding:
-    """What a later run comes to next to the first."""
-
-    # it leaks "more" or "less" than the first: in some class, beyond chance, and in no class the
-    # other way; "both" where classes disagree; "neither" where chance explains all; "unknown" where
-    # no class of canaries can be compared or tested, or controls differ too
-    which: Which
-    sentence: str  # the same with its numbers
-
-
-def findings(names: Sequence[str], rows: Sequence[Difference]) -> Iterator[Finding]:
-    """One finding for each later run."""
+def findings(names: Sequence[str], rows: Sequence[Difference]) -> Iterator[str]:
+    """For each later run whether it leaks more than the first, or less, beyond chance."""
     tests = sum(row.role == "canary" and row.p_value is not None for row in rows)
     for other in names[1:]:
         of_run = [row for row in rows if row.other == other]
         classes = [row for row in of_run if row.role == "canary"]
+        beyond = [r for r in classes if r.p_adjusted is not None and r.p_adjusted <= _SIGNIFICANCE]
         alarm = _alarm([row for row in of_run if row.role == "control"])
-        which, text = _found(names[0], other, classes, tests)
-        if alarm and which not in ("neither", "unknown"):
-            which, text = "unknown", _not_memory(names[0], other, classes, tests)
-        yield Finding(which=which, sentence=text + alarm)
+        if alarm and beyond:
+            yield _not_memory(names[0], other, classes, tests) + alarm
+        else:
+            yield _found(names[0], other, classes, beyond, tests) + alarm
 
 
 def _not_memory(base: str, other: str, rows: Sequence[Difference], tests: int) -> str:
@@ -647,40 +635,37 @@ def _not_memory(base: str, other: str, rows: Sequence[Difference], tests: int) -
     )
 
 
-def _found(base: str, other: str, rows: Sequence[Difference], tests: int) -> tuple[Which, str]:
-    beyond = [row for row in rows if row.p_adjusted is not None and row.p_adjusted <= _SIGNIFICANCE]
+def _found(
+    base: str, other: str, rows: Sequence[Difference], beyond: Sequence[Difference], tests: int
+) -> str:
     up = [row for row in beyond if row.higher > row.lower]
     down = [row for row in beyond if row.higher < row.lower]
     if not rows:
-        return "unknown", (
+        return (
             f"{base} and {other} have no class of canaries that can be compared: that takes "
             "the same format, repetitions and method in both, and no extrapolation."
         )
     if all(row.p_value is None for row in rows):
-        return "unknown", (
+        return (
             f"Nothing says whether chance explains how {base} and {other} differ: that takes "
             "references that both measured, in the scores.parquet next to each result.json; "
             "measure both again."
         )
     if not beyond:
-        return "neither", _neither(base, other, rows, tests)
+        return _neither(base, other, rows, tests)
     if up and down:
         more, less = _most(up, 1), _most(down, -1)
         text = f"{_much(more, 1, rows)} under {other} than under {base} ({_why(more, tests)})"
         rest = f"{_much(less, -1, rows)} under {base} ({_why(less, tests)})"
-        return (
-            "both",
-            f"Neither leaks more throughout: {text}, but {rest}; chance explains neither.",
-        )
+        return f"Neither leaks more throughout: {text}, but {rest}; chance explains neither."
     sign = 1 if up else -1
     winner, loser = (other, base) if up else (base, other)
     row = _most(beyond, sign)
     alike = f" {len(beyond)} of {len(rows)} classes differ beyond chance." if len(rows) > 1 else ""
-    text = (
+    return (
         f"{winner} leaks more than {loser}: {_much(row, sign, rows)} "
         f"({_why(row, tests)}; chance does not explain it).{alike}"
     )
-    return ("more" if up else "less"), text
 
 
 def _neither(base: str, other: str, rows: Sequence[Difference], tests: int) -> str:
