@@ -271,7 +271,6 @@ class MaxTTest:
     t: Floats
     p: Floats  # paid for by their number, in (0, 1], of the same shape; NaN likewise
     permutations: int  # that were drawn
-    side: Side  # "greater": large positive differences count; "two-sided": negative ones too
 
 
 def memorisation_test(
@@ -336,9 +335,7 @@ def _tested(x: Floats, coins: Flags, side: Side, permutations: int, seed: int) -
     reached = own - _ROUNDING * np.where(np.isfinite(own), np.abs(own), 0.0)
     count = permutations - np.searchsorted(np.sort(largest), reached)
     p = np.where(np.isnan(t), np.nan, (1 + count) / (1 + permutations))
-    return MaxTTest(
-        t=column(t, np.float64), p=column(p, np.float64), permutations=permutations, side=side
-    )
+    return MaxTTest(t=column(t, np.float64), p=column(p, np.float64), permutations=permutations)
 
 
 def _largest(t: Floats, side: Side) -> float:
