@@ -233,7 +233,8 @@ class WeightedCounts:
         # So must references, whose costs round otherwise still.
         alike = int(np.searchsorted(self._uniform, scored + ROUNDING, side="right"))
         step = float(self.log2_steps(np.array([tau]))[0])
-        parts = self._by_group(hits)
+        parts: Floats = np.zeros(len(self._inverse))  # what the hits count, by group
+        np.add.at(parts, self._groups[:hits], np.exp2(self._parts[:hits]))
         seen = np.flatnonzero(parts)
         # A weight may pass what float64 can hold.
         unit = max(step, float((self._inverse[seen]).max(initial=-math.inf)))
@@ -259,12 +260,6 @@ class WeightedCounts:
             hits=max(hits, alike),
             effective=self._effective(parts, alike),
         )
-
-    def _by_group(self, hits: int) -> Floats:
-        """What the first fills count together by the draws, shape (G,)."""
-        parts: Floats = np.zeros(len(self._inverse))
-        np.add.at(parts, self._groups[:hits], np.exp2(self._parts[:hits]))
-        return parts
 
     def _variance(self, each: Floats, spoken: Floats, seen: NDArray[Any]) -> float:
         """Variance of the draws' part: as if groups came independently, less the covariances.

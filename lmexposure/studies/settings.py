@@ -195,21 +195,16 @@ class MeasureSettings(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.estimate == "skew_normal":
-            self._check_refits()
-        if self.claimed_epsilon is not None:
-            from lmexposure.statistics import Claim  # brings scipy: only for a claim
-
-            Claim(epsilon=self.claimed_epsilon, delta=self.delta)
-
-    def _check_refits(self) -> None:
-        """The ends of an interval are order statistics of the refits: they must exist."""
-        fewest = fewest_refits(self.level)
-        if self.bootstraps < fewest:
+        fewest = fewest_refits(self.level)  # the ends of an interval are two of them
+        if self.estimate == "skew_normal" and self.bootstraps < fewest:
             raise SettingsError(
                 f"bootstraps={self.bootstraps} must be at least {fewest} for intervals of "
                 f"level={self.level:g}; give as many, or a lower level"
             )
+        if self.claimed_epsilon is not None:
+            from lmexposure.statistics import Claim  # brings scipy: only for a claim
+
+            Claim(epsilon=self.claimed_epsilon, delta=self.delta)
 
     @staticmethod
     def completed(values: Mapping[str, object]) -> Mapping[str, object]:
