@@ -16,6 +16,8 @@ if TYPE_CHECKING:
         label_logits,
         min_k,
         min_k_plus_plus,
+        negative_log_perplexity,
+        reference_difference,
         rmia,
         rmia_matrix,
         zlib_ratio,
@@ -57,7 +59,10 @@ if TYPE_CHECKING:
     from lmexposure.statistics.bounds.one_run_guesses import one_run_epsilon
     from lmexposure.statistics.bounds.single_steps import (
         canife_point,
+        guesses_needed,
         step_guesses_epsilon,
+        step_noise_epsilon,
+        step_rates_epsilon,
     )
     from lmexposure.statistics.chance import (
         guessing_test,

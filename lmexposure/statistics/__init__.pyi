@@ -4,6 +4,8 @@ from lmexposure._quantiles import ExposureEstimate as ExposureEstimate
 from lmexposure.statistics.attack_scores import label_logits as label_logits
 from lmexposure.statistics.attack_scores import min_k as min_k
 from lmexposure.statistics.attack_scores import min_k_plus_plus as min_k_plus_plus
+from lmexposure.statistics.attack_scores import negative_log_perplexity as negative_log_perplexity
+from lmexposure.statistics.attack_scores import reference_difference as reference_difference
 from lmexposure.statistics.attack_scores import rmia as rmia
 from lmexposure.statistics.attack_scores import rmia_matrix as rmia_matrix
 from lmexposure.statistics.attack_scores import zlib_ratio as zlib_ratio
@@ -41,7 +43,10 @@ from lmexposure.statistics.bounds.many_runs import together_epsilon as together_
 from lmexposure.statistics.bounds.one_run import one_run_audit as one_run_audit
 from lmexposure.statistics.bounds.one_run_guesses import one_run_epsilon as one_run_epsilon
 from lmexposure.statistics.bounds.single_steps import canife_point as canife_point
+from lmexposure.statistics.bounds.single_steps import guesses_needed as guesses_needed
 from lmexposure.statistics.bounds.single_steps import step_guesses_epsilon as step_guesses_epsilon
+from lmexposure.statistics.bounds.single_steps import step_noise_epsilon as step_noise_epsilon
+from lmexposure.statistics.bounds.single_steps import step_rates_epsilon as step_rates_epsilon
 from lmexposure.statistics.chance import guessing_test as guessing_test
 from lmexposure.statistics.chance import holm as holm
 from lmexposure.statistics.chance import median_test as median_test

@@ -41,6 +41,7 @@ from lmexposure.statistics import (
     exact_exposure,
     exposure_summary,
     gaussian_dp_epsilon,
+    guesses_needed,
     guessing_test,
     importance_exposure,
     influence,
@@ -62,6 +63,7 @@ from lmexposure.statistics import (
     min_k,
     min_k_plus_plus,
     models_needed,
+    negative_log_perplexity,
     one_run_audit,
     one_run_epsilon,
     one_run_fdp_epsilon,
@@ -71,6 +73,7 @@ from lmexposure.statistics import (
     privacy_of,
     quantile_interval,
     rate_difference,
+    reference_difference,
     rmia,
     rmia_matrix,
     roc_curve,
@@ -78,6 +81,8 @@ from lmexposure.statistics import (
     sampled_exposure,
     score_classes,
     step_guesses_epsilon,
+    step_noise_epsilon,
+    step_rates_epsilon,
     together_epsilon,
     tpr_at_fpr,
     tries_for,
@@ -152,6 +157,8 @@ WITH_SETTINGS: list[Any] = [
     of(quantile_interval, [1.0]),
     of(sampled_exposure, 1.0, [1.0]),
     of(step_guesses_epsilon, A, FAIR, delta=0.1),
+    of(step_noise_epsilon, A, FAIR, delta=0.1),
+    of(step_rates_epsilon, A, FAIR, delta=0.1),
     of(tpr_at_fpr, [1], [0], fpr=0.1),
 ]
 
@@ -209,7 +216,8 @@ def test_coins_that_do_not_fit_their_scores_are_refused(call: Any) -> None:
             call(scores, coins)
 
 
-def test_coins_that_do_not_fit_their_steps_are_refused() -> None:
+@pytest.mark.parametrize("call", [step_guesses_epsilon, step_noise_epsilon, step_rates_epsilon])
+def test_coins_that_do_not_fit_their_steps_are_refused(call: Any) -> None:
     for scores, coins, message in (
         ([1.0, 2.0, 3.0], [1, 0], "for 3 scores"),
         ([1.0, 2.0, 3.0], [1, 0, 2], "included must hold True and False"),
@@ -217,7 +225,7 @@ def test_coins_that_do_not_fit_their_steps_are_refused() -> None:
         ([1.0, math.nan], [1, 0], "is not finite"),
     ):
         with pytest.raises(InputError, match=message):
-            step_guesses_epsilon(scores, coins, delta=0.1)
+            call(scores, coins, delta=0.1)
 
 
 @pytest.mark.parametrize("call", [one_run_epsilon, of(one_run_fdp_epsilon, delta=0.1)])
@@ -271,6 +279,7 @@ BAD_SETTINGS: list[tuple[Any, str]] = [
         "steps=-1 must be a whole number at least 0",
     ),
     (of(gaussian_dp_epsilon, A, A, delta=0), "delta=0 must lie strictly between"),
+    (of(guesses_needed, 1.0, shown=1.0), "shown"),
     (of(guessing_test, 1.0, A, seed=0, alternative="less"), "alternative='less' must be one of m"),
     (of(concave_hull(roc_curve([1], [0])).tpr_at, -0.1), r"must lie in \[0, 1\]"),
     (of(concave_hull(roc_curve([1], [0])).tpr_at, math.nan), r"must lie in \[0, 1\]"),
@@ -436,12 +445,14 @@ BAD_INPUT: list[tuple[Any, str]] = [
     (of(min_k, [[1], []]), r"token_bits\[1\] has shape \(0,\)"),
     (of(min_k_plus_plus, [[1, 2]], [[1, 2]], [[1]]), "std_bits must hold one number for each"),
     (of(min_k_plus_plus, [[1]], [[1]], [[-1]]), "std_bits holds -1; a standard deviation"),
+    (of(negative_log_perplexity, [1, math.nan]), r"target_bits\[1\]=nan is not finite"),
     (of(per_text_epsilon, X, np.ones_like(COINS), seed=0), "coins of none of the 3 texts can have"),
     (of(per_text_epsilon, HOLED, COINS, seed=0), "is not finite"),
     (of(privacy_of, []), "no candidates"),
     (of(quantile_interval, [math.nan]), r"values\[0\]=nan is not finite"),
     (of(quantile_interval, []), "give a flat, non-empty list"),
     (of(rate_difference, (0.5, 0.6, 0.7), (0.1, 0.0, 0.2)), "a rate of 0.5 with an interval from"),
+    (of(reference_difference, A, [1]), r"base_bits has shape \(1,\); give one for each of 2"),
     (of(rmia, [1], [[1, 2]], [1], [[1]]), r"reference_bits has shape \(1, 2\); give one row"),
     (of(rmia, [1], [[1]], [], [[1]]), "population_bits has shape"),
     (of(rmia_matrix, X, COINS, X[1:]), r"population_bits has shape \(39, 3\); give one row for"),

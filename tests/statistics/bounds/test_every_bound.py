@@ -26,6 +26,7 @@ from lmexposure.statistics import (
     one_run_fdp_epsilon,
     one_run_gaussian_audit,
     step_guesses_epsilon,
+    step_rates_epsilon,
 )
 from lmexposure.statistics.arrays import Floats
 
@@ -97,9 +98,10 @@ GAUSSIAN: dict[str, tuple[Any, str]] = {
     "gaussian audit": (by_coins(partial(one_run_gaussian_audit, delta=1e-5, seed=1)), "gaussian"),
     "gaussian guesses": (by_guesses(partial(one_run_fdp_epsilon, delta=1e-5)), "gaussian"),
     "step guesses": (by_coins(partial(step_guesses_epsilon, delta=1e-5)), "gaussian"),
+    "step rates": (by_coins(partial(step_rates_epsilon, delta=1e-5)), "gaussian"),
 }
 BOUNDS = OF_ANY_DELTA | GAUSSIAN
-STEPS = {"step guesses"}
+STEPS = {"step guesses", "step rates"}
 every = pytest.mark.parametrize("name", BOUNDS)
 
 
