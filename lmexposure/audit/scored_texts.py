@@ -9,6 +9,7 @@ import json
 import math
 import re
 import string
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -27,20 +28,25 @@ from lmexposure.audit.kinds import scored_draws
 from lmexposure.canaries import DEFAULT_REFERENCES, WITNESS, Manifest, derive_seed
 from lmexposure.core import Encoded, TokenScores
 from lmexposure.errors import ModelError, SettingsError
-from lmexposure.models import Context, tokenizer_named
+from lmexposure.models import SOURCE_ENDS, Context, tokenizer_named
 from lmexposure.studies import ContextRecord, MeasureSettings
 
 _Floats = NDArray[np.float64]
-_AGAIN = 20  # texts that have two ids
+_AGAIN = 200  # texts that have two ids
 _GROUPS = 12  # of characters at random, each behind a blank, in the longest of the beginnings
 _NUMBERS = 8  # in front of a thousand, of which one may follow
 _PARTS = ((4, 8), (8, 12))  # how many groups: of a beginning, and of a longer one
 _RISE = 1.0  # bits; of four characters at random, one group in 2^22 costs less
 _SLACK, _SHARE = 1.0, 0.02  # bits, and a share of them: what two right computations differ by
-_APART, _TIMES = 0.5, 4.0  # bits, and how often the share by which the same text differs
+# Bits, a share of them (half precision), and how often the share by which the same text differs.
+_APART, _HALF, _TIMES = 0.5, 0.01, 4.0
+_TIED = 0.5  # of a format's references, what may have the same bits without a word
 _MOST, _LEAST = 1.25, 0.6  # of a sum of probabilities: rounding apart, and what tells no unit
 _ROUNDING = 1e-2  # bits; what is above it is worth a word
+_MOST_BITS, _LEAST_BITS = 1e9, 1e-6  # of a token; below 0 by rounding alone
 _LN2 = math.log(2)
+_CHARACTERS = string.ascii_letters + string.digits
+_ID = re.compile(r"[0-9a-f]{12}-[0-9]{1,12}", re.ASCII)
 _OURS = re.compile(rb'{"id": "[0-9a-f]{12}-0", "context": ".*", "text": "(?:[^"\\]|\\.)*"}\n')
 # What a row may say, and how many bits one of it is.
 _UNITS = {
@@ -189,7 +195,8 @@ class _Sheet:
     @property
     def number(self) -> int:
         """How many rows there are."""
-        return len(self.texts) + _AGAIN + _GROUPS + len(_PARTS) + 1_000
+        shown = _AGAIN + _GROUPS + len(_PARTS) + len(_CHARACTERS) + 1_000
+        return len(self.texts) + shown
 
     @cached_property
     def order(self) -> list[int]:
@@ -203,13 +210,13 @@ class _Sheet:
         found = [(contexts[name], text) for name, text in self.texts]
         found += [found[place] for place in self.again]
         front = contexts[next(iter(self.manifest.formats))]
-        known = list(string.ascii_letters + string.digits)
         # No text is longer than all of them, so that whatever is cut cuts these.
         size = max(4, math.ceil(max(len(text) for _, text in self.texts) / _GROUPS))
-        groups = [" " + "".join(generator.choice(known, size)) for _ in range(_GROUPS)]
+        groups = [" " + "".join(generator.choice(list(_CHARACTERS), size)) for _ in range(_GROUPS)]
         found += [(front, "".join(groups[: end + 1])) for end in range(_GROUPS)]
         for begin, end in _PARTS:
             found.append((front + "".join(groups[:begin]), "".join(groups[begin:end])))
+        found += [(front, character) for character in _CHARACTERS]
         before = " ".join(f"{n:03d}," for n in generator.integers(1_000, size=_NUMBERS))
         found += [(f"{front}{before}", f" {n:03d}") for n in range(1_000)]
         rows = [("", "")] * self.number
@@ -270,17 +277,23 @@ def write_texts(
 
 
 def _spelled(tokenizer: Any, context: Any) -> str:
-    """A context as text, but for the start token, which a tokenizer puts there itself."""
+    """A context as text, but for a start token that the tokenizer puts there by itself."""
     if not isinstance(context, Context):
         return context or ""
+    if SOURCE_ENDS in (context.start or ()):
+        raise ModelError(
+            "an encoder-decoder reads its source apart from its text, and texts have one context; "
+            "measure the model itself"
+        )
     if context.unscored:
         raise ModelError(
             f"the first {context.unscored} tokens of a canary carry no loss in its row, and texts "
             "are scored whole; measure the model itself"
         )
     start = list(context.start or ())
-    start = start[1:] if start[:1] == [tokenizer.bos_token_id] else start
-    return str(tokenizer.decode(start, clean_up_tokenization_spaces=False)) + context.before
+    left = str(tokenizer.decode(start, clean_up_tokenization_spaces=False)) + context.before
+    adds = tokenizer.bos_token_id in tokenizer("a")["input_ids"][:1]
+    return left.removeprefix(tokenizer.bos_token) if adds else left
 
 
 def read_scores(
@@ -309,11 +322,18 @@ def read_scores(
         missing = next(n for n in range(sheet.number) if n not in found)
         raise ModelError(
             f"{path} has no score of {sheet.number - len(found):,} of {sheet.number:,} texts, "
-            f"{sheet.tag}-{missing} first; score every row"
+            f"{sheet.tag}-{missing} first; score every row, or give a model that cannot read "
+            "one as a function (language_model)"
         )
     scores = [found[place] for place in sheet.order]
     notes, rounding = _checked(str(path), sheet, np.array([row.sum() for row in scores]))
     counted = any(row.size > 1 for row in scores)
+    notes += tuple(_tied(sheet, scores))
+    if known.wrapping is None:
+        notes += (
+            "what is in front of each text is what the texts were written with; if the training "
+            "had other tokens there, a start token among them, leaks are underestimated",
+        )
     if known.witnesses and not counted:
         notes += (
             "the scores do not say how many tokens a text has, so that a tokenizer that was made "
@@ -347,15 +367,18 @@ def _parsed(path: Path, sheet: _Sheet) -> Iterator[tuple[int, _Floats]]:
         try:
             row = json.loads(text)
             row = _of_lm_eval(row, where) if "resps" in row else row
-            tag, _, n = str(row["id"]).rpartition("-")
-        except (ValueError, LookupError, TypeError) as failure:
+            name = str(row["id"])
+        except ModelError:
+            raise
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
             raise ModelError(
-                f"{where}: no JSON object with the id of a text ({failure}); a row has an id and "
-                f"one of {_SAID}"
+                f"{where}: no JSON object with the id of a text; a row has an id and one of {_SAID}"
             ) from None
-        if tag != sheet.tag or not n.isdecimal() or int(n) >= sheet.number:
+        tag, _, n = name.rpartition("-")
+        if not _ID.fullmatch(name) or tag != sheet.tag or int(n) >= sheet.number:
+            known = repr(name) if _ID.fullmatch(name) else "there"
             raise ModelError(
-                f"{where}: id {row['id']!r} is of no text of this manifest; give the manifest and "
+                f"{where}: the id {known} is of no text of this manifest; give the manifest and "
                 "the number of references that the texts were written with"
             )
         units = [name for name in _UNITS if name in row]
@@ -365,7 +388,7 @@ def _parsed(path: Path, sheet: _Sheet) -> Iterator[tuple[int, _Floats]]:
                 f"{_SAID}"
             )
         if int(n) in seen:
-            raise ModelError(f"{where}: id {row['id']!r} has a score already; score each row once")
+            raise ModelError(f"{where}: {name} has a score already; score each row once")
         seen.add(int(n))
         unit = units[0]
         yield int(n), _bits(row[unit], unit, where)
@@ -373,8 +396,10 @@ def _parsed(path: Path, sheet: _Sheet) -> Iterator[tuple[int, _Floats]]:
 
 def _of_lm_eval(sample: Mapping[str, Any], where: str) -> dict[str, Any]:
     """A logged sample of a task of loglikelihood as a row."""
-    asked, doc = next(iter(sample["arguments"].values())), sample["doc"]
-    if (asked["arg_0"], asked["arg_1"]) != (doc["context"], doc["text"]):
+    asked, doc = sample["arguments"], sample["doc"]
+    # In older versions, a list of lists.
+    first = asked[0] if isinstance(asked, list) else [*asked["gen_args_0"].values()]
+    if first[:2] != [doc["context"], doc["text"]]:
         raise ModelError(
             f"{where}: lm-eval was asked for another text than that of its row; the task takes "
             "output_type: loglikelihood, doc_to_text: '{{context}}', doc_to_target: '{{text}}' and "
@@ -389,14 +414,14 @@ def _bits(given: Any, unit: str, where: str) -> _Floats:
     numbers = isinstance(listed, list) and bool(listed)
     if not numbers or any(isinstance(n, bool) or not isinstance(n, int | float) for n in listed):
         what = "a list of numbers" if unit.startswith("token_") else "a number"
-        raise ModelError(f"{where}: {unit}={str(given)[:40]} must be {what}; {_RULE}")
+        raise ModelError(f"{where}: {unit} is {type(given).__name__}, and must be {what}; {_RULE}")
     try:
         bits = np.array(listed, dtype=np.float64) * _UNITS[unit]
     except OverflowError:
         bits = np.array([np.inf])
-    if not np.isfinite(bits).all() or (bits < -1e-6).any():
+    if not bits.max() < _MOST_BITS or not bits.min() > -_LEAST_BITS:
         sign = "at most" if _UNITS[unit] < 0 else "at least"
-        raise ModelError(f"{where}: {unit}={str(given)[:40]} must be finite, and {sign} 0; {_RULE}")
+        raise ModelError(f"{where}: {unit} must be finite, and {sign} 0; {_RULE}")
     return np.maximum(bits, 0.0)
 
 
@@ -423,14 +448,22 @@ def _checked(name: str, sheet: _Sheet, bits: _Floats) -> tuple[tuple[str, ...], 
             f"texts or rows in another order look so: {_RULE}"
         )
     start += _GROUPS
-    whole = float(np.exp2(-bits[start + len(_PARTS) :]).sum())
+    ends = start + len(_PARTS)
+    singles, whole = (
+        float(np.exp2(-part).sum()) for part in np.split(bits[ends:], [len(_CHARACTERS)])
+    )
     if whole > _MOST:
         raise ModelError(
             f"{name}: a thousand texts that exclude each other have a probability of {whole:.3g} "
-            "in all; nats read as bits, means per token, or tokens left out look so: "
-            f"{_RULE}"
+            "in all; nats read as bits, means per token, tokens left out or an unknown token look "
+            f"so: {_RULE}"
         )
     notes = []
+    if singles > _MOST:
+        notes.append(
+            "the first token of a text is not scored, or is an unknown token: score it behind a "
+            "start token; where secrets begin with it, leaks are underestimated"
+        )
     if whole < _LEAST:
         notes.append(
             "the unit of the scores could not be checked: a thousand numbers, of which one was to "
@@ -444,12 +477,26 @@ def _checked(name: str, sheet: _Sheet, bits: _Floats) -> tuple[tuple[str, ...], 
     ]
     more = max(parts, key=abs)
     relative = float((gap / np.maximum(first, 1.0)).max())
-    if abs(more) > _APART + _TIMES * relative * beginnings[-1]:
+    if abs(more) > _APART + (_HALF + _TIMES * relative) * beginnings[-1]:
         notes.append(
             f"a text in two parts has {abs(more):.1f} bits {'more' if more > 0 else 'fewer'} than "
-            "as one: the context was not read, an end token was scored or the first token of each "
-            "text was not; exposures may be too low"
+            "as one: the context was not read, an end token was scored, the first token of each "
+            "text was not, or some texts have a start token before them and others have none; "
+            "leaks may be underestimated"
         )
     if gap.max() > _ROUNDING:
         notes.append(f"the same text has up to {gap.max():.2f} bits more or fewer when asked again")
     return tuple(notes), float(gap.max())
+
+
+def _tied(sheet: _Sheet, scores: Sequence[_Floats]) -> Iterator[str]:
+    """Formats whose texts hardly differ in their scores."""
+    by_format: dict[str, list[float]] = {}
+    for (name, _), bits in zip(sheet.texts, scores, strict=False):
+        by_format.setdefault(name, []).append(float(bits.sum()))
+    for name, sums in by_format.items():
+        if (most := Counter(sums).most_common(1)[0][1]) > max(1, _TIED * len(sums)):
+            yield (
+                f"format {name!r}: {most:,} of {len(sums):,} texts have the same score, as where "
+                "scores are cut off or rounded; their ranks say nothing"
+            )

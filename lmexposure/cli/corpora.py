@@ -322,6 +322,11 @@ def texts(
     )
     if str(out) != STDIN:
         say(f"{rows:,} texts  {out}, for its owner alone: it has the secrets")
+        if tokenizer is None and left_context is None:
+            warn(
+                "what was in front of each text in the training is assumed; if a start token was, "
+                "or nothing, say so: --left-context bos, none or a text"
+            )
 
 
 def verify(

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from audit.small import pins
+from audit.small import TOKENIZER, pins
 from known import known
 from numpy.typing import NDArray
 
@@ -238,7 +238,7 @@ WRONG: dict[str, Callable[[Rows], list[Any]]] = {
 NAMED = {
     "bits as nats": "unit of the scores",
     "too large by a constant": "unit of the scores|in two parts",
-    "first token not scored": "the first token of each text was not",
+    "first token not scored": "the first token of a text is not scored",
     "an end token scored": "an end token was scored",
     "context scored": "in two parts",
     "context not read": "the context was not read",
@@ -273,6 +273,54 @@ def test_wrong_scores_are_refused_or_named(how: str, texts: Rows, tmp_path: Path
 
 def lx_matches(pattern: str) -> Callable[[str], bool]:
     return lambda note: any(part in note for part in pattern.split("|"))
+
+
+SECRET = MANIFEST.canaries[0].text
+DAMAGED: dict[str, list[Any]] = {
+    "a text as id": [{"id": SECRET, "nats": 1.0}],
+    "a text as score": [{"id": "TAG-0", "nats": SECRET}],
+    "a long id": [{"id": "7" * 9_999, "nats": 1.0}],
+    "deep": ["[" * 200_000],
+    "no arguments": [{"resps": [[["-1", "False"]]], "arguments": None, "doc": {}}],
+    "empty arguments": [{"resps": [[["-1", "False"]]], "arguments": {}, "doc": {}}],
+    "a text in a sample": [
+        {"resps": [[[SECRET]]], "arguments": [["", ""]], "doc": {"context": ""}}
+    ],
+    "too large": [{"id": "TAG-0", "token_bits": [1e308, 1e308]}],
+}
+
+
+@pytest.mark.parametrize("what", DAMAGED)
+def test_what_is_no_score_is_said_without_it(what: str, texts: Rows, tmp_path: Path) -> None:
+    tag = texts[0]["id"].partition("-")[0]
+    rows = [
+        row if isinstance(row, str) else {**row, "id": row.get("id", "").replace("TAG", tag)}
+        for row in DAMAGED[what]
+    ]
+    with pytest.raises(ModelError, match="line 1") as refused:
+        read(tmp_path / "s.jsonl", rows)
+    assert SECRET not in str(refused.value)
+    assert len(str(refused.value)) < 400
+
+
+def test_scores_that_hardly_differ_are_named(texts: Rows, tmp_path: Path) -> None:
+    own = {entry.text for entry in MANIFEST.entries}
+    rows = scored(texts, KNOWING)
+    for text, row in zip(texts, rows, strict=True):
+        if text["text"].startswith("My PIN") and text["text"] not in own:
+            row["nats"] = 30.0
+    assert any("have the same score" in note for note in read(tmp_path / "s.jsonl", rows).notes)
+
+
+def test_a_start_token_is_spelled_where_the_tokenizer_puts_none(tmp_path: Path) -> None:
+    TOKENIZER.save_pretrained(tmp_path / "tokenizer")
+    path = tmp_path / "texts.jsonl"
+    for left, front in (("eos", TOKENIZER.eos_token), ("none", ""), ("a: ", "a:")):
+        write_texts(
+            MANIFEST, path, tokenizer=str(tmp_path / "tokenizer"), references=20, left_context=left
+        )
+        contexts = {json.loads(line)["context"] for line in path.read_text().splitlines()}
+        assert front in contexts
 
 
 def test_neither_ids_nor_order_depend_on_coins() -> None:
@@ -331,6 +379,10 @@ def test_logged_samples_of_lm_eval_are_read(texts: Rows, tmp_path: Path) -> None
     plain = read(tmp_path / "s.jsonl", rows)
     logged = [sample(text, row["nats"]) for text, row in zip(texts, rows, strict=True)]
     assert read(tmp_path / "samples.jsonl", logged).identity == plain.identity
+    older = [
+        {**row, "arguments": [list(row["arguments"]["gen_args_0"].values())]} for row in logged
+    ]
+    assert read(tmp_path / "samples.jsonl", older).identity == plain.identity
     with pytest.raises(ModelError, match="target_delimiter: ''"):
         read(tmp_path / "samples.jsonl", [sample(texts[0], 3.0, before=" ")])
 

@@ -368,11 +368,13 @@ def _not_shown(result: ResultNumbers) -> str:
             f"it knows the witnesses no better than texts that it never saw (p = "
             f"{probability(witness.chance)}, {probability(_SHARE)} or less would show it)"
         )
-    beside = witness is not None and witness.beside_base
+    scored = result.model.type == "scores"
+    beside = scored or (witness is not None and witness.beside_base)
+    which = "which checkpoint was scored" if scored else "the model's path"
     return (
         f"nothing shows that this model saw the canaries: {said}. It may be another model, the "
-        "canaries may have been lost before the training, or its privacy works. Check the model's "
-        "path, let lmexposure verify --rows look at the training's rows, "
+        f"canaries may have been lost before the training, or its privacy works. Check {which}, "
+        "let lmexposure verify --rows look at the training's rows, "
         + "measure with --base, " * (not beside)
         + "or give --accept-unseen-training"
     )
