@@ -146,6 +146,8 @@ def _of_file(path: Path) -> str:
         return f"is a file; give the directory that holds it, {str(path.parent)!r}"
     if is_manifest(path):
         return "is a manifest; give the directory of the model, and the manifest in its place"
+    if path.suffix == ".jsonl":
+        return "is a file of records; give a directory, or scores to read_scores"
     return (
         "is a file; give a directory that save_pretrained wrote or a GGUF file, or with your own "
         "checkpoint the function that builds its model (builder='my_module:build')"

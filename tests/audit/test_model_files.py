@@ -212,6 +212,9 @@ def test_a_checkpoint_is_measured_by_the_function_that_builds_its_model(checkpoi
     bits = "log_perplexity_bits"
     np.testing.assert_allclose(result.to_frame()[bits], same.to_frame()[bits], atol=1e-4)
     assert any("built by build of builders_of_a_test.py (SHA-256" in n for n in result.warnings)
+    result.write(Path("m") / "result.json")
+    page = lx.report("m", "page.md").read_text()
+    assert "lmexposure measure MODEL --builder MODULE:FUNCTION MANIFEST --out m-again" in page
 
 
 @pytest.mark.parametrize(

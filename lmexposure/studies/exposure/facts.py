@@ -302,7 +302,10 @@ def _measure_command(run: RunFiles) -> str:
     names = list(dict.fromkeys(row.checkpoint for row in run.result.trajectory))
     others = [posixpath.join(posixpath.dirname(shown), name) for name in names[:-1]]
     scores = ["--scores"] if run.result.model.type == "scores" else []
-    words = ["lmexposure measure", *map(path_word, others), *scores, path_word(shown), manifest]
+    given = [*scores, path_word(shown)]
+    if run.result.model.type == "function":  # a checkpoint with its builder, or one in memory
+        given = ["MODEL", "--builder MODULE:FUNCTION"]
+    words = ["lmexposure measure", *map(path_word, others), *given, manifest]
     words += ["--out", _again(run)]
     if (base := run.result.base) is not None:
         words += ["--base", "adapter-off" if base.switched_off else path_word(base.path)]
