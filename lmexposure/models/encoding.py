@@ -318,8 +318,8 @@ def decoder_start(tokenizer: Any) -> int | None:
 def needs_source() -> ModelError:
     """Of what an encoder-decoder is asked for without a source."""
     return ModelError(
-        "an encoder-decoder needs a source for each text; insert canaries as the answers "
-        "(turn='assistant') in records of two strings (prompt_field, completion_field)"
+        "an encoder-decoder needs a source for each text, which only records of two strings give "
+        "(prompt_field, completion_field), with canaries as the answers (turn='assistant')"
     )
 
 

@@ -394,7 +394,7 @@ REFUSED: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
             insert(["a text"] * 40, Plan(formats=(PIN,), canaries=2, seed=1)).manifest,
             tokenizer=tokenizer,
         ),
-        r"an encoder-decoder needs a source for each text; insert canaries as the answers",
+        r"an encoder-decoder needs a source for each text, which only records of two strings give",
     ),
     "a canary in the source": (
         lambda model, tokenizer: rows_in(model, tokenizer, turn="user", loss="all"),
