@@ -117,7 +117,7 @@ def _check_trainable(model: str) -> None:
     if own or is_gguf(model) or is_adapter(Path(model)):
         raise ModelError(
             f"model {model!r} can be measured, and not trained, which needs gradients of whole "
-            "weights; give a directory that save_pretrained wrote, an adapter's after merge_and_unload"
+            "weights; give a directory that save_pretrained wrote (of an adapter, merged)"
         )
 
 
