@@ -88,13 +88,8 @@ class Levenshtein:
 
 
 Distance = Hamming | Levenshtein
-_KINDS: dict[str, type[Distance]] = {"levenshtein": Levenshtein, "hamming": Hamming}
-METRICS = tuple(_KINDS)
-
-
-def distance_to(target: Sequence[int], most: int, metric: str) -> Distance:
-    """The distance that goes by this name."""
-    return _KINDS[metric](target, most)
+KINDS: dict[str, type[Distance]] = {"levenshtein": Levenshtein, "hamming": Hamming}
+METRICS = tuple(KINDS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,19 +138,15 @@ def near_verbatim(
             f"a passage of {len(prefix)} and {len(suffix)} tokens: one has to be in front, and "
             f"more than distance={search.distance} in the suffix; give longer ones"
         )
-    found = _Search(
-        distance_to(suffix, search.distance, search.metric),
-        list(suffix),
-        rule or DecodingRule(),
-        search.beam,
-        _Reservoir(search.draws, np.random.default_rng(seed)),
-    )
+    distance = KINDS[search.metric](suffix, search.distance)
+    found = _Search(distance, list(suffix), rule or DecodingRule(), search, seed)
     rows = found.run(steps, prefix)
+    hits, draws = len(found.held.places), search.draws if found.sampled_mass else 0
     between = known_and_sampled(
         found.known,
         found.sampled_mass,
-        hits=found.reservoir.hits,
-        draws=found.reservoir.draws,
+        hits=hits,
+        draws=draws,
         unsampled=found.unsampled,
         level=search.level,
     )
@@ -163,56 +154,30 @@ def near_verbatim(
         between=between,
         known=found.known,
         open_mass=found.sampled_mass + found.unsampled,
-        hits=found.reservoir.hits,
-        draws=found.reservoir.draws,
+        hits=hits,
+        draws=draws,
         rows=rows,
     )
 
 
-class _Reservoir:
-    """n draws from mass that comes in portions; see the module."""
-
-    def __init__(self, size: int, generator: np.random.Generator) -> None:
-        self._size, self._generator = size, generator
-        self._taken = False
-        # which of the n places hold a beginning that may still end within d, shape (A,)
-        self.places: Ints = np.empty(0, dtype=np.int64)
-        self.distances: Rows = np.empty((0, 1), dtype=np.int16)  # its rows, shape (A, W)
-
-    @property
-    def draws(self) -> int:
-        """n, or 0 where nothing was ever open."""
-        return self._size if self._taken else 0
-
-    @property
-    def hits(self) -> int:
-        """Draws that are within d, when all are as long as the suffix."""
-        return len(self.places)
-
-    def uniform(self, size: int) -> Floats:
-        """In [0, 1)."""
-        return self._generator.random(size)
-
-    def replaced(self, share: float) -> Bools:
-        """Which of the n places take a new draw, shape (n,)."""
-        self._taken = self._taken or self._size > 0
-        return self._generator.random(self._size) < share
-
-
 class _Search:
-    """One window."""
+    """One window; its draws are a reservoir of mass that comes in portions, see the module."""
 
     def __init__(
         self,
         distance: Distance,
         suffix: list[int],
         rule: DecodingRule,
-        beam: int,
-        reservoir: _Reservoir,
+        search: NearSearch,
+        seed: int,
     ) -> None:
-        self._distance, self._suffix, self._rule, self._beam = distance, suffix, rule, beam
-        self.reservoir = reservoir
+        self._distance, self._suffix, self._rule = distance, suffix, rule
+        self._beam, self._size = search.beam, search.draws
+        self._generator = np.random.default_rng(seed)
         self.known = self.sampled_mass = self.unsampled = 0.0
+        nothing = np.empty(0, dtype=np.int64)
+        # Those of the n draws that may still end within d; at last, that are.
+        self.held = _Draws(nothing, nothing, nothing, distance.begin()[:0])
 
     def run(self, steps: WholeSteps, prefix: Sequence[int]) -> int:
         """To the end; the number of beginnings that the model read."""
@@ -229,24 +194,22 @@ class _Search:
                 )
             B = len(masses)
             beam = _Children.of(self._distance, kept, place, shares[:B] * masses[:, None])
-            draws = self._drawn(place, shares[B:], B)
+            self._draw(place, shares[B:], B)
             if place == len(self._suffix) - 1:
                 self.known = float(beam.alive.sum())
-                self._keep(draws)
                 return read
             parents, tokens, on_path = self._chosen(beam, on_path, self._suffix[place])
             left = beam.alive
             masses = left[parents, tokens]
             left[parents, tokens] = 0.0
-            draws = self._opened(left, beam, draws)
+            self._open(left, beam)
             kept = beam.rows(parents, tokens)
-            self._keep(draws)
-            every = np.concatenate([parents, draws.parents])
+            every = np.concatenate([parents, self.held.parents])
             if not len(every):
                 return read
             read += len(every)
             state, logits = steps.advance_all(
-                state, every, np.concatenate([tokens, draws.tokens]).astype(np.int64)
+                state, every, np.concatenate([tokens, self.held.tokens]).astype(np.int64)
             )
         return read
 
@@ -263,51 +226,44 @@ class _Search:
         best = np.concatenate([[own], best[best != own]])[: self._beam]
         return best // V, best % V, 0
 
-    def _drawn(self, place: int, shares: Floats, first: int) -> "_Draws":
+    def _draw(self, place: int, shares: Floats, first: int) -> None:
         """One more token for each draw, of which those that may still end within d stay."""
-        held = self.reservoir
-        A = len(shares)
-        if not A:
-            return _Draws.none(held.distances.shape[1])
+        every = np.arange(len(shares))
         totals = shares.cumsum(1)
-        points = held.uniform(A)[:, None] * totals[:, -1:]
+        points = self._generator.random(len(shares))[:, None] * totals[:, -1:]
         tokens = np.minimum((totals <= points).sum(1), shares.shape[1] - 1)
-        some, behind, alive = self._distance.children(held.distances, place)
+        some, behind, alive = self._distance.children(self.held.distances, place)
         column = _columns(some, tokens)
-        stays = alive[np.arange(A), column]
-        return _Draws(
-            places=held.places[stays],
-            parents=(first + np.arange(A))[stays],
+        stays = alive[every, column]
+        self.held = _Draws(
+            places=self.held.places[stays],
+            parents=(first + every)[stays],
             tokens=tokens[stays],
-            distances=behind[np.arange(A), column][stays],
+            distances=behind[every, column][stays],
         )
 
-    def _opened(self, left: Floats, beam: "_Children", draws: "_Draws") -> "_Draws":
+    def _open(self, left: Floats, beam: "_Children") -> None:
         """Take in what this step leaves open."""
         mass = float(left.sum())
         if mass <= 0:
-            return draws
+            return
         if self.sampled_mass == 0 and self.unsampled + mass <= _NOT_WORTH_A_DRAW:
             self.unsampled += mass
-            return draws
+            return
         self.sampled_mass += mass
-        new = np.flatnonzero(self.reservoir.replaced(mass / self.sampled_mass))
+        # Which of the n places take a new draw.
+        new = np.flatnonzero(self._generator.random(self._size) < mass / self.sampled_mass)
         totals = left.ravel().cumsum()
-        points = self.reservoir.uniform(len(new)) * totals[-1]
+        points = self._generator.random(len(new)) * totals[-1]
         flat = np.searchsorted(totals, points, side="right")
         parents, tokens = np.divmod(np.minimum(flat, len(totals) - 1), left.shape[1])
-        stay = ~np.isin(draws.places, new)
-        return _Draws(
-            places=np.concatenate([draws.places[stay], new]),
-            parents=np.concatenate([draws.parents[stay], parents]),
-            tokens=np.concatenate([draws.tokens[stay], tokens]),
-            distances=np.concatenate(
-                [draws.distances[stay].reshape(-1, beam.width), beam.rows(parents, tokens)]
-            ),
+        held, stay = self.held, ~np.isin(self.held.places, new)
+        self.held = _Draws(
+            places=np.concatenate([held.places[stay], new]),
+            parents=np.concatenate([held.parents[stay], parents]),
+            tokens=np.concatenate([held.tokens[stay], tokens]),
+            distances=np.concatenate([held.distances[stay], beam.rows(parents, tokens)]),
         )
-
-    def _keep(self, draws: "_Draws") -> None:
-        self.reservoir.places, self.reservoir.distances = draws.places, draws.distances
 
 
 @dataclass(frozen=True, eq=False)
@@ -318,11 +274,6 @@ class _Draws:
     parents: Ints
     tokens: Ints
     distances: Rows
-
-    @classmethod
-    def none(cls, width: int) -> "_Draws":
-        empty = np.empty(0, dtype=np.int64)
-        return cls(empty, empty, empty, np.empty((0, width), dtype=np.int16))
 
 
 @dataclass(frozen=True, eq=False)
@@ -342,11 +293,6 @@ class _Children:
         masses *= alive[:, -1:]
         masses[:, tokens] = special
         return cls(masses, tokens, behind)
-
-    @property
-    def width(self) -> int:
-        """Of a row."""
-        return int(self.behind.shape[2])
 
     def rows(self, parents: Ints, tokens: Ints) -> Rows:
         """Rows of the distance table behind some of them."""

@@ -22,7 +22,7 @@ from lmexposure.scoring import (
     next_token_steps,
     score_windows,
 )
-from lmexposure.scoring.near_matches import distance_to
+from lmexposure.scoring.near_matches import KINDS
 
 V, S = 8, 4
 PREFIX, SUFFIX = [1, 2, 3], [4, 0, 7, 4]
@@ -100,7 +100,7 @@ def test_rows_end_where_the_distance_does(
     target: list[int], text: list[int], most: int, metric: str
 ) -> None:
     text = (text * 8)[: len(target)]
-    distance = distance_to(target, most, metric)
+    distance = KINDS[metric](target, most)
     rows, alive = distance.begin(), True
     for place, token in enumerate(text):
         tokens, behind, living = distance.children(rows, place)
