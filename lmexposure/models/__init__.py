@@ -114,6 +114,7 @@ if TYPE_CHECKING:
         check_embeddings_are_here,
         computing_threads,
         is_sharded,
+        random_numbers,
         threads_for,
         training_places,
         warn_imitated,

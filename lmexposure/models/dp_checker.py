@@ -36,13 +36,13 @@ from lmexposure.models.dp_training import (
     Step,
     batches_of_loader,
     finding,
-    random_numbers,
     samplers_of,
     unchanged,
     without_dropout,
     world_size,
 )
 from lmexposure.models.dp_updates import Guard, Turn, Turns, check_update, plain_turn, take_turns
+from lmexposure.models.weights import random_numbers
 
 _RARE = 1e-9  # an empty batch of such a probability does not come
 _TESTS = 4  # of what a sampler draws
@@ -442,8 +442,9 @@ def _answers(
     turn = loop or plain_turn(training)
     with guard():  # what a loop leaves, such as a learning rate, is not the training's
         turns = take_turns(training, numbers, turn, see)
-        go_on = random_numbers(training.generators)
-    go_on()  # or the sampler's coins would be the very numbers of the turns' noise
+        undo = random_numbers(training.generators)
+    for go_on in undo:  # or the sampler's coins would be the very numbers of the turns' noise
+        go_on()
     first = next((entry for of_step in told for entry in of_step), (None, None, 0))
     sigma: float = _first(claimed[0], first[0], float(training.private.noise_multiplier))
     rate = _first(claimed[2], first[1], training.batches.rate)

@@ -2,7 +2,6 @@
 
 import contextlib
 import copy
-import random
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from torch import Tensor, nn
 
 from lmexposure.errors import LmexposureError, ModelError, SettingsError
 from lmexposure.models.dp_randomness import DpBatches, endless
+from lmexposure.models.weights import random_numbers
 
 _LEAST_VERSION = (1, 6)
 _SHOWN = 4
@@ -360,7 +360,7 @@ def _moved(batch: Any, device: torch.device) -> Any:
     return batch
 
 
-_Undo = Callable[[], None]
+_Undo = Callable[[], object]
 
 
 @contextlib.contextmanager
@@ -371,19 +371,20 @@ def unchanged(
     groups = [group["params"] for optimizer in optimizers for group in optimizer.param_groups]
     weights = {id(p): p for own in (model.parameters(), *groups) for p in own}.values()
     undo = [
-        *(_attributes(module) for module in model.modules()),
-        *(_attributes(optimizer) for optimizer in optimizers),
-        *(_attributes(other, deep=False) for other in others),  # not all documents of a sampler
-        *(_weight(p) for p in weights),
-        random_numbers(generators),
+        *(part for module in model.modules() for part in _attributes(module)),
+        *(part for optimizer in optimizers for part in _attributes(optimizer)),
+        # Not all documents of a sampler.
+        *(part for other in others for part in _attributes(other, deep=False)),
+        *(part for p in weights for part in _weight(p)),
+        *random_numbers(generators),
     ]
     try:
         for p in weights:
             forget_gradients(p)  # without touching the tensors, which come back
         yield
     finally:
-        for restore in undo:
-            restore()
+        for put_back in undo:
+            put_back()
 
 
 def forget_gradients(weight: nn.Parameter) -> None:
@@ -412,26 +413,21 @@ def generators_of(thing: Any) -> list[Any]:
     return [g for g in found if isinstance(g, torch.Generator | np.random.Generator)]
 
 
-def _attributes(thing: Any, *, deep: bool = True) -> _Undo:
+def _attributes(thing: Any, *, deep: bool = True) -> Iterator[_Undo]:
     """All that `vars` has, and what is in lists and mappings there; with `deep`, in tensors too."""
-    undo = [part for value in vars(thing).values() for part in _inside(value, deep)]
-    own = _entries(vars(thing))
-
-    def restore() -> None:
-        for part in (own, *undo):
-            part()
-
-    return restore
+    yield _entries(vars(thing))
+    for value in vars(thing).values():
+        yield from _inside(value, deep)
 
 
-def _inside(value: Any, deep: bool) -> list[_Undo]:
+def _inside(value: Any, deep: bool) -> Iterator[_Undo]:
     """Weights are left out, which are put back by themselves."""
     if isinstance(value, list | dict):
-        held = value.values() if isinstance(value, dict) else value
-        return [_entries(value), *(part for entry in held if deep for part in _inside(entry, deep))]
-    if deep and torch.is_tensor(value) and not isinstance(value, nn.Parameter):
-        return [_contents(value)]
-    return []
+        yield _entries(value)
+        for entry in (value.values() if isinstance(value, dict) else value) if deep else ():
+            yield from _inside(entry, deep)
+    elif deep and torch.is_tensor(value) and not isinstance(value, nn.Parameter):
+        yield _contents(value)
 
 
 def _entries(held: list[Any] | dict[Any, Any]) -> _Undo:
@@ -446,52 +442,12 @@ def _entries(held: list[Any] | dict[Any, Any]) -> _Undo:
 
 
 def _contents(tensor: Tensor) -> _Undo:
-    before = tensor.detach().clone()
-
-    def restore() -> None:
-        with torch.no_grad():
-            tensor.copy_(before)
-
-    return restore
+    return partial(torch.no_grad()(tensor.copy_), tensor.detach().clone())
 
 
-def _weight(weight: nn.Parameter) -> _Undo:
+def _weight(weight: nn.Parameter) -> Iterator[_Undo]:
     # Not the gradients of single documents, which are large and which no step inside sees.
-    undo = [_attributes(weight, deep=False), _contents(weight)]
-    grad, trainable = weight.grad, weight.requires_grad
-
-    def restore() -> None:
-        for part in undo:
-            part()
-        weight.requires_grad_(trainable)
-        weight.grad = grad  # no step inside has seen it
-
-    return restore
-
-
-def random_numbers(generators: Iterable[Any]) -> _Undo:
-    """What puts these generators, and the global ones, back to where they are now."""
-    undo: list[_Undo] = [
-        partial(torch.set_rng_state, torch.get_rng_state()),
-        partial(random.setstate, random.getstate()),
-        partial(np.random.set_state, np.random.get_state()),
-        *map(_generator, generators),
-    ]
-    if torch.cuda.is_available():
-        undo.append(partial(torch.cuda.set_rng_state_all, torch.cuda.get_rng_state_all()))
-
-    def restore() -> None:
-        for put_back in undo:
-            put_back()
-
-    return restore
-
-
-def _generator(generator: Any) -> _Undo:
-    if isinstance(generator, np.random.Generator):
-        bits = generator.bit_generator
-        return partial(setattr, bits, "state", copy.deepcopy(bits.state))
-    try:
-        return partial(generator.set_state, generator.get_state())
-    except RuntimeError:  # of Opacus' secure mode: from the operating system, without a state
-        return lambda: None
+    yield from _attributes(weight, deep=False)
+    yield _contents(weight)
+    yield partial(weight.requires_grad_, weight.requires_grad)
+    yield partial(setattr, weight, "grad", weight.grad)  # no step inside has seen it

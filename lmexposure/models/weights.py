@@ -5,16 +5,20 @@ is. So the number is chosen once by the model's size and recorded, and work that
 with it.
 """
 
+import copy
 import hashlib
 import json
 import logging
 import os
+import random
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from transformers import PreTrainedModel
@@ -165,6 +169,32 @@ def computing_threads(number: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def random_numbers(generators: Iterable[Any] = ()) -> list[Callable[[], object]]:
+    """What puts these generators, and those of Python, NumPy and torch, back to where they are."""
+    undo: list[Callable[[], object]] = [
+        partial(torch.set_rng_state, torch.get_rng_state()),
+        partial(random.setstate, random.getstate()),
+        partial(np.random.set_state, np.random.get_state()),
+        *map(_generator, generators),
+    ]
+    # Where CUDA is not in use, asking for its state would begin to use every GPU.
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        undo.append(partial(torch.cuda.set_rng_state_all, torch.cuda.get_rng_state_all()))
+    if torch.backends.mps.is_available():
+        undo.append(partial(torch.mps.set_rng_state, torch.mps.get_rng_state()))
+    return undo
+
+
+def _generator(generator: Any) -> Callable[[], object]:
+    if isinstance(generator, np.random.Generator):
+        bits = generator.bit_generator
+        return partial(setattr, bits, "state", copy.deepcopy(bits.state))
+    try:
+        return partial(generator.set_state, generator.get_state())
+    except RuntimeError:  # of Opacus' secure mode: from the operating system, without a state
+        return lambda: None
 
 
 def training_places(device: str) -> int:

@@ -9,7 +9,6 @@ block of the vocabulary at a time.
 """
 
 import ctypes
-import random
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import (
     AbstractContextManager,
@@ -35,7 +34,7 @@ from torch import Tensor, nn
 from transformers.activations import FastGELUActivation, NewGELUActivation
 
 from lmexposure.errors import LmexposureError, ModelError
-from lmexposure.models import LoadedModel
+from lmexposure.models import LoadedModel, random_numbers
 
 # These write out the tanh form of GELU as a chain of tensor operations.
 _CHAINS = (NewGELUActivation, FastGELUActivation)
@@ -109,21 +108,12 @@ def _buffers(modules: Sequence[Any]) -> Iterator[None]:
 @contextmanager
 def same_random_numbers() -> Iterator[None]:
     """Put the random number generators of Python, NumPy and torch back to where they were."""
-    python, numpy, cpu = random.getstate(), np.random.get_state(), torch.get_rng_state()
-    # Where CUDA is not in use, asking for its state would begin to use every GPU.
-    in_use = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
-    cuda = torch.cuda.get_rng_state_all() if in_use else None
-    mps = torch.mps.get_rng_state() if torch.backends.mps.is_available() else None
+    undo = random_numbers()
     try:
         yield
     finally:
-        random.setstate(python)
-        np.random.set_state(numpy)
-        torch.set_rng_state(cpu)
-        if cuda is not None:
-            torch.cuda.set_rng_state_all(cuda)
-        if mps is not None:
-            torch.mps.set_rng_state(mps)
+        for put_back in undo:
+            put_back()
 
 
 class EvaluationMode:
