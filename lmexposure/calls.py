@@ -102,9 +102,16 @@ def _ahead(settings: AnySettings, *, out: str | Path | None = None, **data: obje
 
 
 def _made(
-    made: Callable[..., AnyStudy], *data: object, out: str | Path | None, **asked: object
+    made: Callable[..., AnyStudy],
+    *data: object,
+    out: str | Path | None,
+    progress: "Progress | None",
+    **asked: object,
 ) -> AnyStudy:
-    """A study, in a directory that goes away where nothing is to be left."""
+    """A study that is watched, in a directory that goes away where nothing is to be left."""
+    from lmexposure.audit import silent
+
+    asked["progress"] = progress or notebook_bars() or silent
     if out is not None:
         return made(*data, out=out, **asked)
     with tempfile.TemporaryDirectory(prefix="lmexposure-") as passing:
@@ -145,15 +152,8 @@ def run(
     """
     chosen = _ahead(RunSettings().override(settings), corpus=corpus, out=out)
     from lmexposure.audit import run as made
-    from lmexposure.audit import silent
 
-    return _made(
-        made,
-        corpus,
-        out=out,
-        settings=chosen,
-        progress=progress or notebook_bars() or silent,
-    )
+    return _made(made, corpus, out=out, settings=chosen, progress=progress)
 
 
 @keywords(RunSettings, _OF_MEASUREMENTS)
@@ -310,7 +310,6 @@ def sweep(
         FileError: the disk refused.
     """
     chosen = _ahead(SweepSettings().override(settings), corpus=corpus, out=out)
-    from lmexposure.audit import silent
     from lmexposure.sweeps import sweep as made
 
     return _made(
@@ -320,7 +319,7 @@ def sweep(
         settings=chosen,
         workers=workers,
         address=address,
-        progress=progress or notebook_bars() or silent,
+        progress=progress,
     )
 
 
@@ -354,7 +353,6 @@ def compare_defences(
     from lmexposure.defences import check_models
 
     check_models(chosen)
-    from lmexposure.audit import silent
     from lmexposure.defences import compare_defences as made
 
     return _made(
@@ -364,7 +362,7 @@ def compare_defences(
         settings=chosen,
         workers=workers,
         address=address,
-        progress=progress or notebook_bars() or silent,
+        progress=progress,
     )
 
 
@@ -416,7 +414,6 @@ def verbatim(  # noqa: PLR0913 - its data; each may be left out
         held_out=held_out,
         out=out,
     )
-    from lmexposure.audit import silent
     from lmexposure.regurgitation import verbatim as made
 
     return _made(
@@ -429,7 +426,7 @@ def verbatim(  # noqa: PLR0913 - its data; each may be left out
         held_out=held_out,
         prompts=prompts,
         settings=chosen,
-        progress=progress or notebook_bars() or silent,
+        progress=progress,
     )
 
 
@@ -533,10 +530,4 @@ def canife(
     chosen = _ahead(CanifeStudySettings().override(settings), corpus=corpus, out=out)
     from lmexposure.federated import canife_audit
 
-    return _made(
-        canife_audit,
-        corpus,
-        out=out,
-        settings=chosen,
-        progress=progress or notebook_bars(),
-    )
+    return _made(canife_audit, corpus, out=out, settings=chosen, progress=progress)
