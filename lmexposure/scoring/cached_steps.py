@@ -227,15 +227,15 @@ class CachedSteps:
         self._takes_positions = "position_ids" in named
 
     @torch.inference_mode()
-    def start(self, ids: Sequence[int], columns: Ints) -> tuple[_Cached, Floats]:
+    def start(self, ids: Sequence[int], columns: Ints) -> tuple[Any, Floats]:
         """See `Steps.start`."""
-        state, hidden = self._read(None, 0, torch.tensor([list(ids)]))
+        state, hidden = self._begun(ids)
         return state, self._bits(hidden, np.zeros_like(columns), columns)
 
     @torch.inference_mode()
-    def start_all(self, ids: Sequence[int]) -> tuple[_Cached, Tensor]:
+    def start_all(self, ids: Sequence[int]) -> tuple[Any, Tensor]:
         """See `WholeSteps.start_all`."""
-        state, hidden = self._read(None, 0, torch.tensor([list(ids)]))
+        state, hidden = self._begun(ids)
         return state, self._head.logits(hidden)
 
     @torch.inference_mode()
@@ -251,6 +251,10 @@ class CachedSteps:
         """See `WholeSteps.advance_all`."""
         new, hidden = self._advanced(state, parents, tokens)
         return new, self._head.logits(hidden)
+
+    def _begun(self, ids: Sequence[int]) -> tuple[Any, Tensor]:
+        """The states of one prefix, and what the head reads behind it."""
+        return self._read(None, 0, torch.tensor([list(ids)]))
 
     def _advanced(self, state: _Cached, parents: Ints, tokens: Ints) -> tuple[_Cached, Tensor]:
         """Rows of a cache as a cache of their own, read on; the old one stays as it was."""
@@ -288,13 +292,9 @@ class PathSteps(CachedSteps):
         super().__init__(model, probe)
         self._workspace = Workspace()
 
-    @torch.inference_mode()
-    def start(  # type: ignore[override]
-        self, ids: Sequence[int], columns: Ints
-    ) -> tuple[Paths, Floats]:
-        """See `Steps.start`."""
-        begun, bits = super().start(ids, columns)
-        return Paths.begun(begun.cache, begun.length), bits
+    def _begun(self, ids: Sequence[int]) -> tuple[Paths, Tensor]:
+        begun, hidden = super()._begun(ids)
+        return Paths.begun(begun.cache, begun.length), hidden
 
     @torch.inference_mode()
     def advance(  # type: ignore[override]
@@ -310,12 +310,6 @@ class PathSteps(CachedSteps):
             bits[mine] = self._bits(hidden, rows[mine] - block.start, columns[mine])
 
         return self._grown(state, parents, tokens, read), bits
-
-    @torch.inference_mode()
-    def start_all(self, ids: Sequence[int]) -> tuple[Paths, Tensor]:  # type: ignore[override]
-        """See `WholeSteps.start_all`."""
-        begun, logits = super().start_all(ids)
-        return Paths.begun(begun.cache, begun.length), logits
 
     @torch.inference_mode()
     def advance_all(  # type: ignore[override]

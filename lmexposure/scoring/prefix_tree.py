@@ -303,8 +303,7 @@ class LevelNodes:
         depths = tree.depths[tree.fed]
         for depth in np.unique(depths):
             level = tree.fed[depths == depth]
-            above = np.maximum(places[tree.parents[level]], 0)
-            above[tree.parents[level] < 0] = 0
+            above = np.where(tree.parents[level] < 0, 0, places[tree.parents[level]])
             places[level] = np.arange(len(level))
             rows, children = self._wanted(tree, level, places)
             state, bits[children] = self._steps.advance(

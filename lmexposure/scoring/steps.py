@@ -279,16 +279,15 @@ def step_pace(lm: Stepping[Steps], ids: Sequence[int]) -> float:
 class _States:
     """Hidden and cell state of each layer, shape (N, H) each."""
 
-    hidden: tuple[Tensor, ...]
-    cell: tuple[Tensor, ...]
+    layers: tuple[tuple[Tensor, Tensor], ...]
 
     @property
     def rows(self) -> int:
-        return len(self.hidden[0])
+        return len(self.layers[0][0])
 
     @property
     def nbytes(self) -> int:
-        return sum(t.nbytes for t in self.hidden + self.cell)
+        return sum(t.nbytes for layer in self.layers for t in layer)
 
     def row_bytes(self, further: int, *, every: bool) -> float:
         row = self.nbytes / self.rows
@@ -296,8 +295,7 @@ class _States:
 
     def select(self, index: Tensor) -> "_States":
         return _States(
-            tuple(h.index_select(0, index) for h in self.hidden),
-            tuple(c.index_select(0, index) for c in self.cell),
+            tuple((h.index_select(0, index), c.index_select(0, index)) for h, c in self.layers)
         )
 
 
@@ -330,8 +328,8 @@ class LstmSteps(_LogitSteps):
     def start_all(self, ids: Sequence[int]) -> tuple[_States, Tensor]:
         """See `WholeSteps.start_all`."""
         self.evaluated += 1
-        zeros = tuple(self._first.new_zeros(1, len(self._first)) for _ in (0, *self._above))
-        state = _States(zeros, zeros)
+        zeros = self._first.new_zeros(1, len(self._first))
+        state = _States(((zeros, zeros),) * (1 + len(self._above)))
         for token in ids:
             state = self._step(state, torch.tensor([token], device=self.model.device))
         return state, self._logits(state)
@@ -350,20 +348,18 @@ class LstmSteps(_LogitSteps):
 
     def _step(self, state: _States, tokens: Tensor) -> _States:
         """Read one token a row."""
-        gates = self._table.index_select(0, tokens).addmm_(state.hidden[0], self._first)
-        hidden, cell = _cell(gates, state.cell[0])
-        hiddens, cells = [hidden], [cell]
-        for layer, (weight, bias) in enumerate(self._above, 1):
-            both = torch.cat([hidden, state.hidden[layer]], dim=1)  # (N, 2H)
-            hidden, cell = _cell(torch.addmm(bias, both, weight), state.cell[layer])
-            hiddens.append(hidden)
-            cells.append(cell)
-        return _States(tuple(hiddens), tuple(cells))
+        (hidden, cell), *above = state.layers
+        gates = self._table.index_select(0, tokens).addmm_(hidden, self._first)
+        layers = [_cell(gates, cell)]
+        for (weight, bias), (hidden, cell) in zip(self._above, above, strict=True):
+            both = torch.cat([layers[-1][0], hidden], dim=1)  # (N, 2H)
+            layers.append(_cell(torch.addmm(bias, both, weight), cell))
+        return _States(tuple(layers))
 
     def _logits(self, state: _States) -> Tensor:
         """Of every next token, shape (N, V)."""
         weight, bias = self._head
-        return torch.addmm(bias, state.hidden[-1], weight)
+        return torch.addmm(bias, state.layers[-1][0], weight)
 
 
 def _cell(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
@@ -375,8 +371,6 @@ def _cell(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _joined(blocks: Sequence[_States]) -> _States:
-    layers = range(len(blocks[0].hidden))
-    return _States(
-        tuple(torch.cat([b.hidden[i] for b in blocks]) for i in layers),
-        tuple(torch.cat([b.cell[i] for b in blocks]) for i in layers),
-    )
+    of_layers = zip(*(block.layers for block in blocks), strict=True)
+    both = (map(torch.cat, zip(*parts, strict=True)) for parts in of_layers)
+    return _States(tuple((hidden, cell) for hidden, cell in both))
