@@ -51,7 +51,7 @@ from lmexposure.statistics import (
 )
 from lmexposure.studies import EstimateName, Extraction, Search
 
-_NOTHING = Likeliest(indices=(), bits=np.empty(0), proven=0, steps=0, most_live=0)
+_NOTHING = Likeliest(indices=(), bits=np.empty(0), proven=0, steps=0)
 # A walk whose expected cost is above this share of the budget is left to the draws.
 _SPARE = 0.6
 _SURE = 1.25  # times its expected cost is kept for a walk that must be finished

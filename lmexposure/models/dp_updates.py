@@ -55,7 +55,6 @@ class Turns:
 
     batches: list[int] = field(default_factory=list)  # documents in each
     held: list[list[int]] = field(default_factory=list)  # of each turn, documents in its steps
-    told: list[tuple[tuple[float, float, int], ...]] = field(default_factory=list)
     divisors: list[float] = field(default_factory=list)
     odd: set[str] = field(default_factory=set)  # not what the optimizer makes of noisy gradients
     changed: set[str] = field(default_factory=set)  # buffers and options that are not as before
@@ -89,7 +88,7 @@ def take_turns(
 
         def look(step: Step, steps: Any = steps, gradients: Any = gradients) -> None:
             see(step)
-            steps.append((step.documents, step.divisor, step.told))
+            steps.append((step.documents, step.divisor))
             gradients.append([gradient.clone() for gradient in step.gradients])
             turns.last = step.noisy
 
@@ -106,9 +105,8 @@ def take_turns(
             ]
             break
         turns.batches.append(size)
-        turns.held.append([documents for documents, _, _ in steps])
-        turns.divisors += [divisor for _, divisor, _ in steps]
-        turns.told += [told for _, _, told in steps]
+        turns.held.append([documents for documents, _ in steps])
+        turns.divisors += [divisor for _, divisor in steps]
         _compare(training, state, gradients, turns)
     return turns
 

@@ -393,7 +393,6 @@ class Likeliest:
     # budget ended the search
     proven: int
     steps: int  # model steps spent
-    most_live: int  # the largest number of model states held at once
     interrupted: bool = False  # a person ended the search; what it had proven until then is given
 
     def place(self, index: int) -> int | None:
@@ -445,7 +444,6 @@ def likeliest_fills(  # noqa: PLR0913  what is searched, and what it may cost
         bits=bits,
         proven=proven,
         steps=walk.spent,
-        most_live=walk.most_live,
         interrupted=interrupted or walk.interrupted,
     )
 

@@ -58,7 +58,6 @@ class Level:
     """N prefixes of one depth, and all M that may follow them."""
 
     nodes: Nodes  # the prefixes
-    log2_fills: Floats  # log2 of the number of fills behind each, shape (N,)
     children: Children  # what may follow
     costs: Floats  # bits of each child's whole path, shape (M,)
     log2_child_fills: Floats  # log2 of the number of fills behind each child, shape (M,)
@@ -172,7 +171,6 @@ def _level(
     below = log2_fills[children.rows] + np.log2(children.shares)
     return Level(
         nodes=nodes,
-        log2_fills=log2_fills,
         children=children,
         costs=costs,
         log2_child_fills=below,
