@@ -115,7 +115,24 @@ def train_corpus(
     if manifest is not None and not isinstance(manifest, Manifest):
         manifest = Manifest.read(manifest)
     with only_writer(out), _as_files(corpus) as files:
-        return _train(files, Path(out), settings, manifest, progress, then_measure)
+        prepared = _Prepared.of(files, settings, manifest)
+        then: tuple[str, Sequence[Phase]] = ("", ())
+        if then_measure and manifest is not None and isinstance(progress, Watcher):
+            lm = TorchModel.of(prepared.loaded)
+            task = Task(lm=lm, manifest=manifest, settings=settings.measure, contexts={})
+            ahead = measurement_forecast(task)
+            then = (ahead.what, ahead.phases)
+        return train(
+            prepared.loaded,
+            prepared.documents,
+            out=Path(out),
+            progress=watch_training(progress, prepared.settings, then),
+            promise=partial(_say_promise, progress) if isinstance(progress, Speaker) else None,
+            mode=mode_like(*files),
+            manifest_sha256=None if manifest is None else manifest.sha256,
+            settings=prepared.settings,
+            **prepared.arguments,
+        )
 
 
 @contextmanager
@@ -141,38 +158,6 @@ def check_private_training(
         return check_private(
             prepared.loaded, prepared.documents, settings=prepared.settings, **prepared.arguments
         )
-
-
-def _train(
-    files: list[Path],
-    out: Path,
-    settings: RunSettings,
-    manifest: Manifest | None,
-    progress: Progress,
-    then_measure: bool,
-) -> TrainingResult:
-    prepared = _Prepared.of(files, settings, manifest)
-    then: tuple[str, list[Phase]] = ("", [])
-    if then_measure and manifest is not None and isinstance(progress, Watcher):
-        task = Task(
-            lm=TorchModel.of(prepared.loaded),
-            manifest=manifest,
-            settings=settings.measure,
-            contexts={},
-        )
-        ahead = measurement_forecast(task)
-        then = (ahead.what, [*ahead.phases])
-    return train(
-        prepared.loaded,
-        prepared.documents,
-        out=out,
-        progress=watch_training(progress, prepared.settings, then),
-        promise=None if not isinstance(progress, Speaker) else partial(_say_promise, progress),
-        mode=mode_like(*files),
-        manifest_sha256=None if manifest is None else manifest.sha256,
-        settings=prepared.settings,
-        **prepared.arguments,
-    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -418,7 +418,7 @@ def _in_row(lm: TorchModel, text: str, context: AnyContext) -> list[int]:
 
 
 def watch_training(
-    progress: Progress, settings: TrainingSettings, then: tuple[str, list[Phase]]
+    progress: Progress, settings: TrainingSettings, then: tuple[str, Sequence[Phase]]
 ) -> Callable[[TrainingProgress], None]:
     """A callback for `models.train` that announces what is to come, then reports how far it is."""
     announced = not isinstance(progress, Watcher)
