@@ -113,6 +113,8 @@ if TYPE_CHECKING:
     from lmexposure.models.weights import (
         check_embeddings_are_here,
         computing_threads,
+        holding,
+        instead,
         is_sharded,
         random_numbers,
         threads_for,

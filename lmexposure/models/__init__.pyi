@@ -107,6 +107,8 @@ from lmexposure.models.training import check_private as check_private
 from lmexposure.models.training import train as train
 from lmexposure.models.weights import check_embeddings_are_here as check_embeddings_are_here
 from lmexposure.models.weights import computing_threads as computing_threads
+from lmexposure.models.weights import holding as holding
+from lmexposure.models.weights import instead as instead
 from lmexposure.models.weights import is_sharded as is_sharded
 from lmexposure.models.weights import random_numbers as random_numbers
 from lmexposure.models.weights import threads_for as threads_for

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from lmexposure.errors import LmexposureError, ModelError, SettingsError
 from lmexposure.models.dp_randomness import DpBatches, endless
-from lmexposure.models.weights import random_numbers
+from lmexposure.models.weights import instead, random_numbers
 
 _LEAST_VERSION = (1, 6)
 _SHOWN = 4
@@ -254,19 +254,6 @@ def samplers_of(loader: Any) -> Iterator[Any]:
     while sampler is not None and hasattr(sampler, "__dict__"):
         yield sampler
         sampler = getattr(sampler, "batch_sampler", None) or getattr(sampler, "sampler", None)
-
-
-@contextlib.contextmanager
-def instead(owner: Any, name: str, function: Callable[..., Any]) -> Iterator[None]:
-    """A method exchanged for a while, also where it was exchanged before, as schedules do."""
-    before = vars(owner).get(name)
-    setattr(owner, name, function)
-    try:
-        yield
-    finally:
-        delattr(owner, name)
-        if before is not None:
-            setattr(owner, name, before)
 
 
 def dp_optimizer(optimizer: Any) -> Any:

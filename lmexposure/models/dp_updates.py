@@ -34,9 +34,9 @@ from lmexposure.models.dp_training import (
     Step,
     dp_optimizer,
     finding,
-    instead,
     shortened,
 )
+from lmexposure.models.weights import instead
 from lmexposure.statistics import GaussianEpsilon, step_guesses_epsilon
 
 Turn = Callable[[Any], Any]

@@ -27,6 +27,7 @@ from lmexposure._validate import integer
 from lmexposure.errors import ModelError, SettingsError
 from lmexposure.models.load import LoadedModel
 from lmexposure.models.other_tokenizers import as_tokenizer
+from lmexposure.models.weights import holding
 
 _PARAMETERS = 10**7  # of a function that does not say how many it has
 _ROWS, _TOKENS = 3, 8  # of a trial
@@ -128,15 +129,8 @@ def language_model(
         window = integer("window", window, low=2, high=_MOST_TOKENS)
     read = as_tokenizer(tokenizer)
     asked = _Asked(logits, last_only=last_only)
-    modes = [(module, module.training) for module in asked.modules()]
-    try:
-        asked.eval()
-        with torch.inference_mode():
-            trial = _Trial(asked, name, vocabulary=len(read), window=window)
-            size = trial.outputs()
-    finally:
-        for module, training in modes:
-            module.training = training
+    with holding("training", False, list(asked.modules())), torch.inference_mode():
+        size = _Trial(asked, name, vocabulary=len(read), window=window).outputs()
     counted = sum(weight.numel() for weight in asked.parameters()) or _PARAMETERS
     parameters = counted if parameters is None else parameters
     config = FunctionConfig(vocab_size=size, max_position_embeddings=window)

@@ -14,6 +14,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig, Pre
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from lmexposure.errors import ModelError
+from lmexposure.models.weights import holding
 
 
 class LstmConfig(PretrainedConfig):  # type: ignore[misc]
@@ -301,12 +302,8 @@ def _kernels(inputs: Tensor) -> Iterator[None]:
     if dtype is None or inputs.device.type != "cpu" or _onednn_casts_lstm(dtype):
         yield
         return
-    before = torch.backends.mkldnn.enabled
-    torch.backends.mkldnn.enabled = False  # type: ignore[assignment]
-    try:
+    with holding("enabled", False, [torch.backends.mkldnn]):
         yield
-    finally:
-        torch.backends.mkldnn.enabled = before
 
 
 @cache

@@ -31,7 +31,7 @@ from lmexposure.canaries import KINDS, Format, Manifest
 from lmexposure.errors import ModelError
 from lmexposure.models.load import LoadedModel
 from lmexposure.models.quantised import is_quantised
-from lmexposure.models.weights import is_spread, weights_away
+from lmexposure.models.weights import holding, is_spread, weights_away
 
 _LOG = logging.getLogger(__name__)
 # Ordinary words: how likely rows of zero are there says whether they would disturb the model.
@@ -262,13 +262,7 @@ def _logits(loaded: LoadedModel, more: Sequence[int]) -> torch.Tensor:
     """Next-token logits of an ordinary text and further tokens, shape (T, V), on the CPU."""
     model = loaded.model
     ids = loaded.tokenizer(_ORDINARY, add_special_tokens=False)["input_ids"][:32]
-    modes = {module: module.training for module in model.modules()}
-    model.eval()
-    try:
-        with torch.no_grad():
-            read = torch.tensor([[*ids, *more]], device=model.device)
-            logits: torch.Tensor = model(input_ids=read, use_cache=False).logits[0]
-            return logits.float().cpu()
-    finally:
-        for module, training in modes.items():
-            module.training = training
+    with holding("training", False, list(model.modules())), torch.no_grad():
+        read = torch.tensor([[*ids, *more]], device=model.device)
+        logits: torch.Tensor = model(input_ids=read, use_cache=False).logits[0]
+        return logits.float().cpu()

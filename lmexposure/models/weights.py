@@ -12,7 +12,7 @@ import logging
 import os
 import random
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -169,6 +169,32 @@ def computing_threads(number: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+@contextmanager
+def instead(owner: Any, name: str, function: Callable[..., Any]) -> Iterator[None]:
+    """A method exchanged for a while, also where it was exchanged before, as accelerate does."""
+    before = vars(owner).get(name)
+    setattr(owner, name, function)
+    try:
+        yield
+    finally:
+        delattr(owner, name)
+        if before is not None:
+            setattr(owner, name, before)
+
+
+@contextmanager
+def holding(name: str, value: object, owners: Sequence[Any]) -> Iterator[None]:
+    """Let an attribute of these have another value, and then its own again."""
+    before = [getattr(owner, name) for owner in owners]
+    for owner in owners:
+        setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        for owner, own in zip(owners, before, strict=True):
+            setattr(owner, name, own)
 
 
 def random_numbers(generators: Iterable[Any] = ()) -> list[Callable[[], object]]:

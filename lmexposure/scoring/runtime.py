@@ -34,7 +34,7 @@ from torch import Tensor, nn
 from transformers.activations import FastGELUActivation, NewGELUActivation
 
 from lmexposure.errors import LmexposureError, ModelError
-from lmexposure.models import LoadedModel, random_numbers
+from lmexposure.models import LoadedModel, holding, instead, random_numbers
 
 # These write out the tanh form of GELU as a chain of tensor operations.
 _CHAINS = (NewGELUActivation, FastGELUActivation)
@@ -67,31 +67,18 @@ def evaluation_mode(model: Any) -> Iterator[None]:
     device = next((weight.device.type for weight in model.parameters()), "cpu")
     with ExitStack() as stack:
         if original is not None and patched is not None:
-            stack.enter_context(_holding("forward", original, [model]))
+            stack.enter_context(holding("forward", original, [model]))
         # `model.compile()` would compile anew for each shape of a batch.
         compiled = [module for module in modules if module._compiled_call_impl]
-        stack.enter_context(_holding("_compiled_call_impl", None, compiled))
+        stack.enter_context(holding("_compiled_call_impl", None, compiled))
         # No result would name the half precision of a caller's `torch.autocast`.
         if torch.is_autocast_enabled(device):
             stack.enter_context(torch.autocast(device, enabled=False))
         stack.enter_context(_buffers(modules))
         # Frozen parts may be in evaluation mode while the others train.
         training = [module for module in modules if module.training]
-        stack.enter_context(_holding("training", False, training))
+        stack.enter_context(holding("training", False, training))
         yield
-
-
-@contextmanager
-def _holding(name: str, value: object, owners: Sequence[Any]) -> Iterator[None]:
-    """Let an attribute of these have another value, and then its own again."""
-    before = [getattr(owner, name) for owner in owners]
-    for owner in owners:
-        setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        for owner, own in zip(owners, before, strict=True):
-            setattr(owner, name, own)
 
 
 @contextmanager
@@ -138,14 +125,11 @@ def fused_activations(model: Any) -> Iterator[None]:
     """
     # One whose forward pass is replaced already stays as it is.
     chains = [m for m in model.modules() if type(m) in _CHAINS and "forward" not in vars(m)]
-    for module in chains:
-        # An attribute of the instance hides the method of the class.
-        module.forward = partial(torch.ops.aten.gelu_, approximate="tanh")
-    try:
-        yield
-    finally:
+    with ExitStack() as stack:
         for module in chains:
-            module.__dict__.pop("forward", None)
+            fused = partial(torch.ops.aten.gelu_, approximate="tanh")
+            stack.enter_context(instead(module, "forward", fused))
+        yield
 
 
 @dataclass
@@ -477,13 +461,5 @@ def _headless(head: nn.Module) -> Iterator[list[Tensor]]:
         seen.append(hidden)
         return hidden
 
-    # An attribute of the instance hides the method of the class, and goes away without a trace;
-    # accelerate may have put one there.
-    before = vars(head).get("forward")
-    head.forward = keep
-    try:
+    with instead(head, "forward", keep):
         yield seen
-    finally:
-        del head.__dict__["forward"]
-        if before is not None:
-            head.forward = before
