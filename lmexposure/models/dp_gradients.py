@@ -140,14 +140,11 @@ def check_clipping(
         f"gives {wanted:.4g}, at most {documents * bound:.4g}; they differ by {error:.1e}"
     )
     wrong = (
-        ""
-        if error <= _TOLERANCE * documents * bound
-        else (
-            f"{told}: documents are not clipped to {bound:g}, and the noise hides less than is "
-            "claimed; look at the optimizer's max_grad_norm and clip_and_accumulate"
-        )
+        f"{told}: documents are not clipped to {bound:g}, and the noise hides less than is "
+        "claimed; look at the optimizer's max_grad_norm and clip_and_accumulate"
     )
-    return finding("clipping", wrong, told), ""
+    right = error <= _TOLERANCE * documents * bound
+    return finding("clipping", "" if right else wrong, told), ""
 
 
 class NoiseSeen:

@@ -15,7 +15,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -257,14 +257,13 @@ class Placement:
 
     def _smaller(self, shape: ModelShape) -> Iterator[tuple[str, "Placement"]]:
         """Ways to need less of this device."""
-        given = vars(self)
         if self.dtype == "float32" and not shape.packed:
-            yield "dtype=bfloat16", Placement(**{**given, "dtype": "bfloat16"})
+            yield "dtype=bfloat16", replace(self, dtype="bfloat16")
         if self.load_in is None and not shape.packed:
             for load_in in ("8bit", "4bit"):
-                yield f"load_in={load_in}", Placement(**{**given, "load_in": load_in})
+                yield f"load_in={load_in}", replace(self, load_in=load_in)
         if self.device_map is None:
-            yield "device_map=auto", Placement(**{**given, "device_map": "auto"})
+            yield "device_map=auto", replace(self, device_map="auto")
 
 
 def _gigabytes(number: float) -> str:

@@ -89,11 +89,6 @@ class Packed:
     def __len__(self) -> int:
         return len(self.ids)
 
-    @property
-    def tokens(self) -> int:
-        """Tokens in all blocks, padding not counted."""
-        return int(self.lengths.sum())
-
     @cached_property
     def predicted(self) -> NDArray[np.int64]:
         """Tokens that are predicted in each block, shape (N,)."""
@@ -340,33 +335,27 @@ class Batches(Protocol):
     @property
     def sparse(self) -> bool:
         """Whether many tokens carry no loss."""
-        ...
 
     @property
     def predicted(self) -> NDArray[np.int64]:
         """How many tokens are predicted in each row, shape (N,)."""
-        ...
 
     @property
     def parts(self) -> tuple[bytes, ...]:
         """All that decides what is learned from them, to be hashed."""
-        ...
 
     @property
     def units(self) -> NDArray[np.int64]:
         """Whose each row is, shape (N,): numbers from 0, as differential privacy counts them."""
-        ...
 
     @property
     def names(self) -> tuple[str, ...]:
         """What the units are called, in order."""
-        ...
 
     def __len__(self) -> int: ...
 
     def batch(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """Tokens of some rows, and the labels of each, shape (B, T); IGNORED at no label."""
-        ...
 
 
 def unigram_bits(training: Batches, held: Batches) -> float:

@@ -357,7 +357,7 @@ def _fitting(root: ByteNode, pieces: Pieces) -> Ints:
 
 def _pair_graph(sample: EncodedSample, merges: Merges, pieces: Pieces) -> PairGraph:
     fitting = _fitting(sample.vocabulary.trie, pieces)
-    last = sample.ids[-1] if len(sample.ids) > sample.before else -1
+    last = sample.ids[-1] if len(sample.ids) > sample.around.before else -1
     spines = _spines(sample, merges, set(fitting[:, 1].tolist()), last)
     if last not in spines:  # what may follow it is known only behind a cut
         fitting = fitting[(fitting[:, 0] != pieces.start) | (fitting[:, 3] == 1)]

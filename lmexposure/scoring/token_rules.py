@@ -47,31 +47,22 @@ class EncodedSample:
     ids: list[int]
     begun: int  # characters of lead and fill that `ids` spell
 
-    @property
-    def before(self) -> int:
-        """How many of `ids` come before the text that is read: start token, special tokens."""
-        return self.around.before
-
-    @property
-    def lead(self) -> str | None:
-        """The text in front of each fill; see `Surroundings`."""
-        return self.around.lead
-
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """The fills' encodings in context, each up to the fill's last character."""
         return encode_documents(self.tokenizer, texts, context=self.context)
 
     def index(self, row: Sequence[int]) -> int:
         """The fill that a whole encoding spells."""
-        if self.lead is None:
+        lead = self.around.lead
+        if lead is None:
             return self._indices[tuple(row)]
-        spelled = self.vocabulary.spelled(row[self.before :]) or b""
+        spelled = self.vocabulary.spelled(row[self.around.before :]) or b""
         if not self.around.trail:
-            return self.format.index(spelled.decode()[len(self.lead) :])
+            return self.format.index(spelled.decode()[len(lead) :])
         if self.format.may_nest:  # "Ann" and what follows it may be how "Anna" begins
             return self._indices[tuple(row)]
         # The last token may end inside a character of what follows the fill.
-        found = self.format.longest_at(spelled.decode(errors="ignore"), len(self.lead))
+        found = self.format.longest_at(spelled.decode(errors="ignore"), len(lead))
         assert found is not None, "a whole path spells a text"
         return found[1]
 
@@ -218,7 +209,7 @@ def by_enumeration(sample: EncodedSample) -> RuleGraph:
     complete = [False]
     for row in sample.encode([sample.format.text(i) for i in range(sample.format.size)]):
         state = 0
-        for token in row[sample.before :]:
+        for token in row[sample.around.before :]:
             if token not in moves[state]:
                 moves[state][token] = len(moves)
                 moves.append({})
@@ -227,17 +218,20 @@ def by_enumeration(sample: EncodedSample) -> RuleGraph:
         complete[state] = True
     graph = ListedGraph(moves, complete)
     return RuleGraph(
-        rule="enumerated", graph=graph, beginning=sample.rows[0][: sample.before], examples=[]
+        rule="enumerated",
+        graph=graph,
+        beginning=sample.rows[0][: sample.around.before],
+        examples=[],
     )
 
 
 def lead_of(sample: EncodedSample) -> str:
     """The text in front of each fill, for rules that read the fills from the left."""
-    if sample.lead is None:
+    if sample.around.lead is None:
         raise NotApplicable("it does not keep the text as it is")
     if sample.around.trail and sample.format.may_nest:
         raise NotApplicable("one secret may begin another, and text follows them")
-    return sample.lead
+    return sample.around.lead
 
 
 def by_windows(sample: EncodedSample, memory: int) -> RuleGraph:
@@ -258,17 +252,17 @@ class _Windows:
 
     def graph(self) -> ListedGraph:
         sample = self._sample
-        begun = sample.vocabulary.spelled(sample.ids[sample.before :]) or b""
+        begun = sample.vocabulary.spelled(sample.ids[sample.around.before :]) or b""
         start = self._texts.read(self._texts.start, begun)
         assert start is not None, "the shared tokens begin a text"
-        memory = tuple(sample.ids[sample.before :][-self._memory :])
+        memory = tuple(sample.ids[sample.around.before :][-self._memory :])
         numbers = {(start, memory): 0}
         nodes: list[tuple[int, list[int], bytes]] = [(start, sample.ids, begun)]
         moves: list[dict[int, int]] = []
         for state, path, text in nodes:  # grows while it is read
             moves.append({})
             for token, there in self._follow(state, path, text):
-                key = (there, (*path[sample.before :], token)[-self._memory :])
+                key = (there, (*path[sample.around.before :], token)[-self._memory :])
                 if key not in numbers:
                     numbers[key] = len(nodes)
                     spelled = text + sample.vocabulary.surface(token)

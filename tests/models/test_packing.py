@@ -81,7 +81,7 @@ def test_packing_equals_packing_by_hand(documents: list[str], block_size: int) -
     atomic = {"01", "23456", "789"}
     packed = pack(TOKENIZER, documents, separator="\n", block_size=block_size, atomic=atomic)
     assert _text(packed) == _naive(documents, atomic, block_size)
-    assert packed.tokens == sum(1 + len(text) for text in documents)
+    assert packed.lengths.sum() == sum(1 + len(text) for text in documents)
 
 
 def test_many_documents_are_encoded_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -299,7 +299,7 @@ def test_loss_is_the_sum_over_the_predicted_tokens(packed: Packed, model: LstmFo
         expected -= sum(float(logs[t - 1, row[t]].detach()) for t in range(1, length))
     numbers = np.arange(len(blocks))
     assert float(blocks.nats(model, numbers).detach()) == pytest.approx(expected, rel=1e-5)
-    assert blocks.tokens(numbers) == packed.tokens - len(blocks)
+    assert blocks.tokens(numbers) == packed.lengths.sum() - len(blocks)
 
 
 def test_no_blocks_give_no_loss_and_no_gradient(packed: Packed, model: LstmForCausalLM) -> None:

@@ -42,7 +42,7 @@ def test_what_stands_before_each_fill(
 ) -> None:
     tokenizer = make()
     found = sample_of(tokenizer, NUMBER, context)
-    assert (found.lead, found.before) == (lead, before)
+    assert (found.around.lead, found.around.before) == (lead, before)
     spelled = found.vocabulary.spelled(found.ids[before:])
     assert spelled == (lead + NUMBER.prefix)[: found.begun].encode()
     assert all(row[: len(found.ids)] == found.ids for row in found.rows)
@@ -66,7 +66,7 @@ def lowering() -> Any:
 
 def test_a_tokenizer_that_changes_the_text_is_refused() -> None:
     found = sample_of(lowering(), Format(name="w", template="{digits:1}{upper:2}"))
-    assert found.lead is None
+    assert found.around.lead is None
     for rule in (by_merges, lambda found: by_windows(found, 1)):
         with pytest.raises(NotApplicable, match="does not keep the text as it is"):
             rule(found)
