@@ -182,12 +182,15 @@ class BranchAndBound:
         """Walk on until everything within the limit is visited or the budget is spent."""
         if self._budget.seconds is not None:
             self._deadline = time.monotonic() + self._budget.seconds
-        if not self._begun:
-            self._start()
-        while self._stack and not self._exhausted():
-            self._advance()
-            if self.watch is not None:
-                self.watch(self.spent)
+        try:
+            if not self._begun:
+                self._start()
+            while self._stack and not self._exhausted():
+                self._advance()
+                if self.watch is not None:
+                    self.watch(self.spent)
+        except KeyboardInterrupt:
+            self.interrupted = True  # what was proven so far is worth keeping
         return self.finished
 
     def open_fills(self, limits: Floats) -> list[int]:

@@ -276,7 +276,6 @@ class RankSearch:
         """Bounds of the rank of each fill, in the order given; equal where the budget sufficed."""
         if not indices:
             return []
-        self.interrupted = False
         # To score again is no more work than the walk itself may be.
         near = _MOST_NEAR if budget.steps is None else budget.steps // self._space.longest
         near = min(_MOST_NEAR, max(_FEWEST_NEAR, near))
@@ -292,11 +291,8 @@ class RankSearch:
             live_states=self._live_states,
         )
         walk.watch = watch
-        try:
-            walk.run()
-        except KeyboardInterrupt:
-            self.interrupted = True  # what was proven so far is worth keeping
-        self.interrupted |= walk.interrupted
+        walk.run()
+        self.interrupted = walk.interrupted
         self.spent += walk.spent
         self.most_live = max(self.most_live, walk.most_live)
         self.rescorer.bits(path for i in range(len(indices)) for path in tally.near(i))
@@ -429,12 +425,8 @@ def likeliest_fills(  # noqa: PLR0913  what is searched, and what it may cost
         batch=max(_NARROW, guesses),
     )
     walk.watch = watch
-    interrupted = False
     rescorer.release()
-    try:
-        walk.run()
-    except KeyboardInterrupt:
-        interrupted = True
+    walk.run()
     certain = min(walk.cheapest_open(), cheapest.left_out) - 2 * margin
     asked = None if wanted is None else {tuple(space.path(index)) for index in wanted}
     paths, bits = cheapest.in_order(rescorer, certain, asked)
@@ -444,7 +436,7 @@ def likeliest_fills(  # noqa: PLR0913  what is searched, and what it may cost
         bits=bits,
         proven=proven,
         steps=walk.spent,
-        interrupted=interrupted or walk.interrupted,
+        interrupted=walk.interrupted,
     )
 
 
