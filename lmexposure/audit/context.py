@@ -130,9 +130,8 @@ def recorded_training(model: str | Path, manifest: Manifest) -> Validation | Non
     if model.name != "model" or not path.is_file() or damaged_model(model) is not None:
         return None
     record = read_training(path)
-    if record is None or record.manifest_sha256 != manifest.sha256:
-        return None
-    if not record.model_files:
+    own = record is not None and record.manifest_sha256 == manifest.sha256
+    if record is None or not own or not record.model_files:
         return None
     return Validation.model_validate(record.result, from_attributes=True)
 

@@ -279,19 +279,15 @@ class MeasurementDirectory:
 
     def begin(self, threads: int) -> None:
         """Write down how it is computed; that also shows that the disk takes it."""
-        keep_part(self.part(_THREADS), _Threads(threads=threads))
+        keep_part(self.work.part(_THREADS), _Threads(threads=threads))
 
     def threads(self) -> int | None:
         """With how many threads the parts here were computed; None where there are none."""
-        known = read_part(self.part(_THREADS), _Threads)
+        known = read_part(self.work.part(_THREADS), _Threads)
         if known is None:
             self.work.drop()
             return None
         return known.threads
-
-    def part(self, name: str) -> Part:
-        """A finished part; other inputs have others."""
-        return self.work.part(name)
 
     def finish(self, result: Result, write_scores: Callable[[Path], None]) -> Result:
         """Write scores and the date, then the result that has their hash; then clear the parts."""

@@ -137,7 +137,7 @@ class Task:
 
     def kept(self, name: str) -> Part | None:
         """A file for a finished part; None where nothing is written."""
-        return None if self.directory is None else self.directory.part(name)
+        return None if self.directory is None else self.directory.work.part(name)
 
     def is_kept(self, name: str) -> bool:
         """Whether a part is finished."""

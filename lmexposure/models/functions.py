@@ -356,22 +356,17 @@ class _Trial:
         )
 
     def _check_rows(self, first: Tensor) -> None:
-        among = self.asked.ask(self.many)[: len(first)]
-        for row in range(len(self.ids)):
-            alone = self.asked.ask(self.ids[row : row + 1])
-            if not (
-                self._alike(first[row : row + 1], alone)
-                and self._alike(first[row : row + 1], among[row : row + 1])
-            ):
+        among = self.asked.ask(self.many)
+        for row in (slice(i, i + 1) for i in range(len(self.ids))):
+            others = self.asked.ask(self.ids[row]), among[row]
+            if not all(self._alike(first[row], other) for other in others):
                 raise self._wrong(
                     "gives a row other numbers beside other rows",
                     "let no number depend on the rest of the batch",
                 )
 
     def _check_causal(self, first: Tensor) -> None:
-        changed = self.ids.clone()
-        changed[:, -1] = (changed[:, -1] + 1) % self.vocabulary
-        again = self.asked.ask(changed)
+        again = self.asked.ask(self._changed(self.ids))
         if self.asked.last_only:
             if self.vocabulary > 1 and self._alike(first, again):
                 raise self._wrong(
@@ -381,15 +376,17 @@ class _Trial:
             return
         before = [first[:, :-1], again[:, :-1], self.asked.ask(self.ids[:, :-1])]
         longer = self.asked.ask(self.longer)
-        changed = self.longer.clone()
-        changed[:, -1] = (changed[:, -1] + 1) % self.vocabulary
-        before += [longer[: len(first), : self.tokens - 1]]
-        late = [longer[:, :-1], self.asked.ask(changed)[:, :-1]]
+        before += [longer[:, : self.tokens - 1]]
+        late = [longer[:, :-1], self.asked.ask(self._changed(self.longer))[:, :-1]]
         if not (all(self._alike(before[0], other) for other in before[1:]) and self._alike(*late)):
             raise self._wrong(
                 "looks ahead, or reads fewer tokens than it says: its numbers depend on later ones",
                 "mask what comes later, and say its context window",
             )
+
+    def _changed(self, ids: Tensor) -> Tensor:
+        """The same rows with another last token."""
+        return torch.cat([ids[:, :-1], (ids[:, -1:] + 1) % self.vocabulary], dim=1)
 
     def _alike(self, first: Tensor, other: Tensor) -> bool:
         if first.shape != other.shape:

@@ -371,11 +371,9 @@ class GradientCanaries:
 
     def _add(self, vector: torch.Tensor, clip: float) -> None:
         """A vector of all weights times the clip, onto the clipped sums."""
-        first = 0
-        for weight in self._weights:
-            part = vector[first : first + weight.numel()]
+        parts = torch.split(vector, [weight.numel() for weight in self._weights])
+        for weight, part in zip(self._weights, parts, strict=True):
             weight.summed_grad.add_(part.view_as(weight.summed_grad).to(weight.summed_grad) * clip)
-            first += weight.numel()
 
     def _drawn(self, count: int, *purpose: str) -> Directions:
         device = self._weights[0].device

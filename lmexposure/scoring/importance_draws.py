@@ -397,7 +397,10 @@ class _DrawBlock:
             if not len(draws):
                 of_prefixes = (self._prefix_bits, self._prefix_weights)
                 bits, log2_weights = map(np.concatenate, of_prefixes)
-                return self._groups(), bits, log2_weights
+                joined = Groups.joined(self._ended)
+                drawn = np.empty_like(joined.drawn)  # of each draw, in the order of the draws
+                drawn[np.concatenate(self._order)] = joined.drawn
+                return replace(joined, drawn=drawn), bits, log2_weights
             self._prefix_bits.append(level.costs[child])
             self._prefix_weights.append(-mixture)
             before, depth = level, depth + 1
@@ -446,10 +449,3 @@ class _DrawBlock:
             )
         )
         self._order.append(draws)
-
-    def _groups(self) -> Groups:
-        """Those of all depths, and the group of each draw in the order of the draws."""
-        joined = Groups.joined(self._ended)
-        drawn = np.empty_like(joined.drawn)
-        drawn[np.concatenate(self._order)] = joined.drawn
-        return replace(joined, drawn=drawn)

@@ -219,7 +219,6 @@ def model_in_memory(model: Any, tokenizer: Any) -> TorchModel:
     if adapted:
         name += f" with adapter {', '.join(active_adapters(model))}"
     _check_weights(name, base)
-    _check_head(name, base)
     tokenizer = _checked_tokenizer(name, tokenizer)
     check_fit(name, base, tokenizer)
     measured = as_loaded(name, model) if adapted else base
@@ -263,14 +262,10 @@ def _check_weights(name: str, model: "PreTrainedModel") -> None:
             f"model {name!r} is quantised{what} in a way that transformers does not load, which is "
             "not measured; load it by transformers: load_model(..., load_in='8bit'), or in float32"
         )
-
-
-def _check_head(name: str, model: "PreTrainedModel") -> None:
-    kind = type(model).__name__
     if model.get_output_embeddings() is None:
         raise ModelError(
-            f"model {name!r} ({kind}) has no language-model head, so it predicts no token; "
-            f"{_WANTED}"
+            f"model {name!r} ({type(model).__name__}) has no language-model head, so it "
+            f"predicts no token; {_WANTED}"
         )
 
 
