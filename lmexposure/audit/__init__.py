@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from lmexposure.audit.ahead import check_ahead, check_out, models_ahead
     from lmexposure.audit.context import (
-        ScoringContext,
         recorded_training,
         rows_beside,
         scoring_context,
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
     from lmexposure.audit.training import check_private_training, train_corpus, training_settings
     from lmexposure.audit.workload import (
         Progress,
-        RowsAhead,
         Speaker,
         Watcher,
         forecast_measurement,

@@ -3,7 +3,6 @@
 from lmexposure.audit.ahead import check_ahead as check_ahead
 from lmexposure.audit.ahead import check_out as check_out
 from lmexposure.audit.ahead import models_ahead as models_ahead
-from lmexposure.audit.context import ScoringContext as ScoringContext
 from lmexposure.audit.context import recorded_training as recorded_training
 from lmexposure.audit.context import rows_beside as rows_beside
 from lmexposure.audit.context import scoring_context as scoring_context
@@ -38,7 +37,6 @@ from lmexposure.audit.training import check_private_training as check_private_tr
 from lmexposure.audit.training import train_corpus as train_corpus
 from lmexposure.audit.training import training_settings as training_settings
 from lmexposure.audit.workload import Progress as Progress
-from lmexposure.audit.workload import RowsAhead as RowsAhead
 from lmexposure.audit.workload import Speaker as Speaker
 from lmexposure.audit.workload import Watcher as Watcher
 from lmexposure.audit.workload import forecast_measurement as forecast_measurement

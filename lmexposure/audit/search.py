@@ -443,10 +443,7 @@ def extract_format(
             searches[blind:], done=len(rows) - blind, watch=lambda done: watch(blind + done)
         ),
     ):
-        for row, search in zip(found, searches[len(rows) :], strict=False):
-            left = form.fills_left(search.index, search.revealed)
-            chance = min(1.0, search.width / left)
-            rows.append(Extraction(**vars(row), proven=None, fills_left=left, by_chance=chance))
+        rows += found
         keep_part(kept, KeptSearches(done=tuple(rows)))
         watch(len(rows))
         if len(rows) >= blind and end_asked(task.progress):

@@ -48,7 +48,6 @@ if TYPE_CHECKING:
         AnyContext,
         Context,
         Placed,
-        Row,
         context_window,
         encode_documents,
         encode_in_context,

@@ -35,7 +35,6 @@ from lmexposure.models.encoding import SOURCE_ENDS as SOURCE_ENDS
 from lmexposure.models.encoding import AnyContext as AnyContext
 from lmexposure.models.encoding import Context as Context
 from lmexposure.models.encoding import Placed as Placed
-from lmexposure.models.encoding import Row as Row
 from lmexposure.models.encoding import context_window as context_window
 from lmexposure.models.encoding import encode_documents as encode_documents
 from lmexposure.models.encoding import encode_in_context as encode_in_context

@@ -15,11 +15,10 @@ if TYPE_CHECKING:
         likeliest_fills,
         walked_bits,
     )
-    from lmexposure.scoring.extraction import Extraction, Extractor, Guess, SecretSearch, beam_width
+    from lmexposure.scoring.extraction import Extractor, SecretSearch, beam_width
     from lmexposure.scoring.importance_draws import Draws, draw_fills
-    from lmexposure.scoring.near_matches import METRICS, NearSearch, NearVerbatim, near_verbatim
+    from lmexposure.scoring.near_matches import METRICS, NearSearch, near_verbatim
     from lmexposure.scoring.perplexity import (
-        LabelOnly,
         TokenDetails,
         details_of_encoded,
         label_only,
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
         next_token_steps,
         step_pace,
     )
-    from lmexposure.scoring.token_spaces import Continuations, TokenSpace, token_space
+    from lmexposure.scoring.token_spaces import TokenSpace, token_space
     from lmexposure.scoring.torch_model import (
         AnyModel,
         TorchModel,

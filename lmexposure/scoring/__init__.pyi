@@ -17,18 +17,14 @@ from lmexposure.scoring.exact_search import RankSearch as RankSearch
 from lmexposure.scoring.exact_search import Rescorer as Rescorer
 from lmexposure.scoring.exact_search import likeliest_fills as likeliest_fills
 from lmexposure.scoring.exact_search import walked_bits as walked_bits
-from lmexposure.scoring.extraction import Extraction as Extraction
 from lmexposure.scoring.extraction import Extractor as Extractor
-from lmexposure.scoring.extraction import Guess as Guess
 from lmexposure.scoring.extraction import SecretSearch as SecretSearch
 from lmexposure.scoring.extraction import beam_width as beam_width
 from lmexposure.scoring.importance_draws import Draws as Draws
 from lmexposure.scoring.importance_draws import draw_fills as draw_fills
 from lmexposure.scoring.near_matches import METRICS as METRICS
 from lmexposure.scoring.near_matches import NearSearch as NearSearch
-from lmexposure.scoring.near_matches import NearVerbatim as NearVerbatim
 from lmexposure.scoring.near_matches import near_verbatim as near_verbatim
-from lmexposure.scoring.perplexity import LabelOnly as LabelOnly
 from lmexposure.scoring.perplexity import TokenDetails as TokenDetails
 from lmexposure.scoring.perplexity import details_of_encoded as details_of_encoded
 from lmexposure.scoring.perplexity import label_only as label_only
@@ -52,7 +48,6 @@ from lmexposure.scoring.steps import Steps as Steps
 from lmexposure.scoring.steps import WholeSteps as WholeSteps
 from lmexposure.scoring.steps import next_token_steps as next_token_steps
 from lmexposure.scoring.steps import step_pace as step_pace
-from lmexposure.scoring.token_spaces import Continuations as Continuations
 from lmexposure.scoring.token_spaces import TokenSpace as TokenSpace
 from lmexposure.scoring.token_spaces import token_space as token_space
 from lmexposure.scoring.torch_model import AnyModel as AnyModel

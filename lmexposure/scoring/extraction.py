@@ -27,6 +27,7 @@ from lmexposure.scoring.branch_and_bound import refuse_nan
 from lmexposure.scoring.runtime import Bools, Floats, Ints, halved, module_of, out_of_memory
 from lmexposure.scoring.spelling import ByteLanguage, Vocabulary
 from lmexposure.scoring.steps import RecomputedSteps, Steps, next_token_steps, path_bits
+from lmexposure.studies import Extraction
 
 # Known bytes to be spelled, state of the format's bytes, whether a token begins here.
 _Reading = tuple[bytes, int, bool]
@@ -335,19 +336,6 @@ class SecretSearch:
         integer("width", self.width, low=1)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Extraction:
-    """One search for one secret."""
-
-    method: str  # "greedy" or "beam"
-    revealed: int  # how many of the secret's first characters the attacker was given
-    width: int  # candidates kept at each step
-    found: bool  # whether the secret is in the final beam
-    # its place there among all fills, other inserted canaries included; 1 = first guess
-    place: int | None
-    steps: int  # prefixes that the model computed until it was settled
-
-
 class Extractor:
     """Searches one format under one model."""
 
@@ -477,6 +465,7 @@ class Extractor:
 
     def _extraction(self, search: SecretSearch, beam: Beam) -> Extraction:
         place = beam.place(self._text(search.index))
+        left = self.format.fills_left(search.index, search.revealed)
         return Extraction(
             method="greedy" if search.width == 1 else "beam",
             revealed=search.revealed,
@@ -484,6 +473,9 @@ class Extractor:
             found=place is not None,
             place=place,
             steps=beam.steps,
+            proven=None,
+            fills_left=left,
+            by_chance=min(1.0, search.width / left),
         )
 
     def _text(self, index: int) -> bytes:
