@@ -77,9 +77,7 @@ class FunctionLm(PreTrainedModel):  # type: ignore[misc]  # transformers is not 
         """See `_rows`."""
         return self._rows[0]
 
-    def get_input_embeddings(self) -> nn.Module:
-        """The same: what it can read is what it can say."""
-        return self._rows[0]
+    get_input_embeddings = get_output_embeddings  # what it can read is what it can say
 
     def forward(self, input_ids: Tensor, logits_to_keep: int = 0) -> CausalLMOutput:
         """Logits of the last places of each row, of all where 0 are asked for."""

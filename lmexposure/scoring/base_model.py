@@ -4,7 +4,7 @@ The base is a model of its own, or the measured one with its adapters switched o
 very tokens that the model scores, so that a difference of bits is the training's alone.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -61,16 +61,10 @@ class BaseModel(TorchModel):
             return self.before
         return base_sha256(self.model) if self.adapters else super().identity
 
-    def token_bits(
-        self,
-        encoded: Sequence[Encoded],
-        *,
-        batch_size: int | None = None,
-        progress: Callable[[int, int], None] | None = None,
-    ) -> TokenScores:
+    def token_bits(self, encoded: Sequence[Encoded], **options: Any) -> TokenScores:
         """See `TorchModel.token_bits`."""
         with adapters_off(self.model) if self.adapters else nullcontext():
-            return super().token_bits(encoded, batch_size=batch_size, progress=progress)
+            return super().token_bits(encoded, **options)
 
     def steps(self, probe: Sequence[int]) -> WholeSteps:
         """See `TorchModel.steps`; an adapter that is switched off for a call is on again behind."""

@@ -91,10 +91,9 @@ class PlainPass:
         # The last token is predicted and never fed.
         ids, mask = _padded([row[:-1] for row in rows], self._model.device)
         keep = ids.shape[1] - first + 1
-        options: dict[str, Any] = {"use_cache": False, "attention_mask": mask}
-        # A model that does not name it may swallow it silently: it is asked for only where named.
-        options["logits_to_keep"] = keep
-        options = {name: value for name, value in options.items() if name in self._known}
+        wished = {"use_cache": False, "attention_mask": mask, "logits_to_keep": keep}
+        # A model that does not name one may swallow it silently: asked for only where named.
+        options: Any = {name: value for name, value in wished.items() if name in self._known}
         logits: torch.Tensor = self._model(input_ids=ids, **options).logits
         return working(logits[:, -keep:])
 
