@@ -212,16 +212,12 @@ class _WindowPass(PlainPass):
         """For each window bits under the rule, bits, and greedy matches."""
         first = min(window.scored_from for window in batch)
         logits = self._logits([window.ids for window in batch], first)  # (B, T, V)
-        T = logits.shape[1]
-        target = torch.zeros((len(batch), T), dtype=torch.long)
-        own = torch.zeros((len(batch), T), dtype=torch.bool)
+        own = torch.zeros(logits.shape[:2], dtype=torch.bool)
         for row, window in enumerate(batch):
-            tail = window.ids[window.scored_from :]
-            begin = window.scored_from - first
-            target[row, begin : begin + len(tail)] = torch.tensor(tail)
-            own[row, begin : begin + len(tail)] = True
-        target, own = target.to(logits.device), own.to(logits.device)
-        flat, wanted = logits[own], target[own]  # (M, V), (M,)
+            own[row, window.scored_from - first : len(window.ids) - first] = True
+        own = own.to(logits.device)
+        suffixes = [token for window in batch for token in window.ids[window.scored_from :]]
+        flat, wanted = logits[own], torch.tensor(suffixes, device=own.device)  # (M, V), (M,)
         chosen = flat.gather(-1, wanted[:, None]).squeeze(-1)
         nats = flat.logsumexp(-1) - chosen
         by_rule = nats if self._is_plain else self._nats(flat, wanted, own)
