@@ -67,10 +67,6 @@ class TrainingRow:
     owner: str | None = None  # whose it is, where a promise is made to users; None: it is by itself
     number: int = 0  # of the record in the corpus, from 1; 0 where it is not known
 
-    def cut(self, length: int) -> "TrainingRow":
-        """Its first tokens, at most of this number."""
-        return replace(self, ids=self.ids[:length], carried=self.carried[:length])
-
 
 def row_context(tokenizer: Any, wrapping: Wrapping, texts: Sequence[str]) -> Context:
     """The row around a canary, by a wrapping and the tokenizer of the training."""

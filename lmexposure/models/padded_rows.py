@@ -170,7 +170,8 @@ def _parted(
 
 def _fitted(rows: Sequence[TrainingRow], block_size: int, what: str) -> list[TrainingRow]:
     """Rows cut to block_size at their end; those with no loss within it are left out."""
-    kept = [row for row in (row.cut(block_size) for row in rows) if row.carried[1:].any()]
+    cut = (replace(r, ids=r.ids[:block_size], carried=r.carried[:block_size]) for r in rows)
+    kept = [row for row in cut if row.carried[1:].any()]
     long, lost = sum(len(row.ids) > block_size for row in rows), len(rows) - len(kept)
     if long:
         told = "%d of %d %s are longer than block_size=%d tokens, and are cut there"

@@ -66,7 +66,7 @@ class Spelling:
     """All ways to spell the fills of a format in tokens, as numbered states."""
 
     def __init__(self, language: ByteLanguage, vocabulary: Vocabulary) -> None:
-        self._language, self._vocabulary = language, vocabulary
+        self._language, self.vocabulary = language, vocabulary
         self._numbers: dict[tuple[bytes, int], int] = {}
         self._keys: list[tuple[bytes, int]] = []
         self._followers: dict[int, _Followers] = {}
@@ -80,15 +80,11 @@ class Spelling:
             self._keys.append(key)
         return self._numbers[key]
 
-    def surface(self, token: int) -> bytes:
-        """The bytes that a token adds."""
-        return self._vocabulary.surface(token)
-
     def followers(self, state: int) -> _Followers:
         """What may follow in a state; computed once."""
         found = self._followers.get(state)
         if found is None:
-            pairs = self._vocabulary.continuations((*self._keys[state], True), self._advance)
+            pairs = self.vocabulary.continuations((*self._keys[state], True), self._advance)
             behind = [(known, inner) for _, (known, inner, _) in pairs]
             states = [self.state(*key) for key in behind]
             found = self._followers[state] = _Followers(
@@ -105,7 +101,7 @@ class Spelling:
     def _continues(self, state: int) -> bool:
         if state not in self._goes_on:
             fresh = (*self._keys[state], True)
-            self._goes_on[state] = self._vocabulary.follows(fresh, self._advance)
+            self._goes_on[state] = self.vocabulary.follows(fresh, self._advance)
         return self._goes_on[state]
 
     def _advance(self, key: _Reading, byte: int) -> _Reading | None:
@@ -224,11 +220,11 @@ class _Candidates:
     ends: Bools
     goes_on: Bools
     texts: list[bytes]
-    spelling: Spelling
+    vocabulary: Vocabulary
 
     def text(self, i: int) -> bytes:
         """What is spelled of the fill."""
-        surface = self.spelling.surface(int(self.tokens[i]))
+        surface = self.vocabulary.surface(int(self.tokens[i]))
         return self.texts[int(self.parents[i])] + surface[: len(surface) - int(self.beyond[i])]
 
 
@@ -303,7 +299,7 @@ def _kept(
                 ends=wanted.ends[own],
                 goes_on=wanted.goes_on[own],
                 texts=beam.texts,
-                spelling=spelling,
+                vocabulary=spelling.vocabulary,
             )
         )
         kept.append(chosen + cuts[n])

@@ -146,11 +146,6 @@ class TokenDetails:
     encoded: tuple[Encoded, ...]
 
     @property
-    def totals(self) -> NDArray[np.float64]:
-        """Log-perplexity of each text in bits, shape (n,). Lower = more memorised."""
-        return np.array([bits.sum() for bits in self.bits], dtype=np.float64)
-
-    @property
     def top1(self) -> tuple[NDArray[np.bool_], ...]:
         """Whether each token is the one that greedy decoding would have given there."""
         return tuple(
