@@ -97,11 +97,9 @@ class NearVerbatim:
     """P(distance of a sample to the suffix <= d)."""
 
     between: Between  # both ends. Where nothing was open they are the probability itself.
-    known: float  # mass that is known to be within d
     open_mass: float  # of which the beam does not know
     hits: int  # draws from the open part that are within d
     draws: int  # all of them
-    rows: int  # beginnings that the model read: the cost
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,7 +138,7 @@ def near_verbatim(
         )
     distance = KINDS[search.metric](suffix, search.distance)
     found = _Search(distance, list(suffix), rule or DecodingRule(), search, seed)
-    rows = found.run(steps, prefix)
+    found.run(steps, prefix)
     hits, draws = len(found.held.places), search.draws if found.sampled_mass else 0
     between = known_and_sampled(
         found.known,
@@ -152,11 +150,9 @@ def near_verbatim(
     )
     return NearVerbatim(
         between=between,
-        known=found.known,
         open_mass=found.sampled_mass + found.unsampled,
         hits=hits,
         draws=draws,
-        rows=rows,
     )
 
 
@@ -179,12 +175,11 @@ class _Search:
         # Those of the n draws that may still end within d; at last, that are.
         self.held = _Draws(nothing, nothing, nothing, distance.begin()[:0])
 
-    def run(self, steps: WholeSteps, prefix: Sequence[int]) -> int:
-        """To the end; the number of beginnings that the model read."""
+    def run(self, steps: WholeSteps, prefix: Sequence[int]) -> None:
+        """To the end."""
         state, logits = steps.start_all(list(prefix))
         masses, kept = np.ones(1), self._distance.begin()  # of the beam
         on_path = 0  # which of the beam is the suffix itself; -1: it cannot come
-        read = 1
         for place in range(len(self._suffix)):
             shares = np.exp(self._rule.log_shares(logits).double().cpu().numpy())  # (B + A, V)
             if np.isnan(shares).any():
@@ -197,7 +192,7 @@ class _Search:
             self._draw(place, shares[B:], B)
             if place == len(self._suffix) - 1:
                 self.known = float(beam.alive.sum())
-                return read
+                return
             parents, tokens, on_path = self._chosen(beam, on_path, self._suffix[place])
             left = beam.alive
             masses = left[parents, tokens]
@@ -206,12 +201,10 @@ class _Search:
             kept = beam.rows(parents, tokens)
             every = np.concatenate([parents, self.held.parents])
             if not len(every):
-                return read
-            read += len(every)
+                return
             state, logits = steps.advance_all(
                 state, every, np.concatenate([tokens, self.held.tokens]).astype(np.int64)
             )
-        return read
 
     def _chosen(self, beam: "_Children", path: int, token: int) -> tuple[Ints, Ints, int]:
         """The likeliest children that may still end within d, the suffix's own beginning first."""
