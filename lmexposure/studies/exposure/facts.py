@@ -304,7 +304,7 @@ def _measure_command(run: RunFiles) -> str:
     scores = ["--scores"] if run.result.model.type == "scores" else []
     given = [*scores, path_word(shown)]
     if run.result.model.type == "function":  # a checkpoint with its builder, or one in memory
-        given = ["MODEL", "--builder MODULE:FUNCTION"]
+        given = ["MODEL", "--builder", "MODULE:FUNCTION"]
     words = ["lmexposure measure", *map(path_word, others), *given, manifest]
     words += ["--out", _again(run)]
     if (base := run.result.base) is not None:
