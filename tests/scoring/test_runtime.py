@@ -83,7 +83,7 @@ def _extracted(model: Any) -> list[float]:
 TAKERS: dict[str, Callable[[Any], Any]] = {
     "log_perplexity": lambda model: log_perplexity(model, TOKENIZER, TEXTS),
     "score_encoded": lambda model: score_encoded(model, ENCODED).totals,
-    "details_of_encoded": lambda model: details_of_encoded(model, ENCODED).totals,
+    "details_of_encoded": lambda model: np.concatenate(details_of_encoded(model, ENCODED).bits),
     "label_only": lambda model: np.concatenate(label_only(model, ENCODED).hits),
     "CachedSteps": partial(_steps, CachedSteps),
     "PathSteps": partial(_steps, PathSteps),
