@@ -220,9 +220,10 @@ COMMANDS = (
             "text.  [default: as the manifest has it]",
         },
         examples="""
-        # for a model that only another program loads,
+        # for a model that only another program loads; then, measure --scores
         canaried/manifest.json --out texts.jsonl
-        # then: lmexposure measure --scores scores.jsonl canaried/manifest.json --out measured
+        # of chats, in the rows of the model's template
+        canaried/manifest.json --tokenizer my-model --out texts.jsonl
         """,
     ),
     Command(

@@ -49,7 +49,9 @@ UNTRAINED = new_model(
 
 
 def scored(manifest: Manifest, kept: Part | None = None) -> FormatScores:
-    directory: Any = None if kept is None else SimpleNamespace(part=lambda name: kept)
+    directory: Any = (
+        None if kept is None else SimpleNamespace(work=SimpleNamespace(part=lambda name: kept))
+    )
     return score_format(replace(task_of(UNTRAINED, manifest, QUICK), directory=directory), "pin")
 
 

@@ -3,7 +3,7 @@
 import json
 import stat
 import string
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 import lmexposure as lx
 from lmexposure.audit import ScoredTexts, read_scores, write_texts
-from lmexposure.audit.scored_texts import _Sheet
+from lmexposure.audit.scored_texts import _checked, _Sheet
 from lmexposure.canaries import Wrapping
 from lmexposure.errors import LmexposureError, ModelError, SettingsError
 
@@ -132,25 +132,24 @@ def test_the_same_numbers_in_each_unit_are_the_same_model(texts: Rows, tmp_path:
     assert ["how many tokens" in notes for notes in said] == [True] * 3 + [False] * 2
 
 
-def unchecked(model: ScoredTexts) -> bool:
-    return any("unit of the scores" in note for note in model.notes)
+def unchecked(notes: Iterable[str]) -> bool:
+    return any("unit of the scores" in note for note in notes)
 
 
-def test_no_right_score_is_refused(texts: Rows, tmp_path: Path) -> None:
+def test_no_right_score_is_refused(texts: Rows) -> None:
     """Of models that know little and much, sure and unsure, with rounding of their own."""
     generator, checked, believed = np.random.default_rng(0), 0, 0
     before, own = zip(*(places(row["context"], row["text"]) for row in texts), strict=True)
-    ids, starts = [row["id"] for row in texts], np.cumsum([0, *map(len, own)])[:-1]
+    sheet, starts = _Sheet(MANIFEST, REFERENCES), np.cumsum([0, *map(len, own)])[:-1]
     for seed in range(200):
         spread, numbers = 10 ** generator.uniform((-1.5, -3), (1, 1.5))
         model = Bigram(seed, spread=spread, numbers=numbers)
         sums = np.add.reduceat(model.nats[np.concatenate(before), np.concatenate(own)], starts)
         sums *= 1 + generator.normal(size=sums.size) * (0, 1e-6, 1e-3, 4e-3)[seed % 4]
-        rows = [{"id": i, "nats": n} for i, n in zip(ids, sums.tolist(), strict=True)]
-        checked += not unchecked(read(tmp_path / "s.jsonl", rows))
-        rows = [{"id": row["id"], "bits": row["nats"]} for row in rows]
-        with suppress(ModelError):
-            believed += not unchecked(read(tmp_path / "s.jsonl", rows))
+        in_bits = sums[sheet.order] / np.log(2)
+        checked += not unchecked(_checked("s", sheet, in_bits)[0])
+        with suppress(ModelError):  # nats as bits
+            believed += not unchecked(_checked("s", sheet, sums[sheet.order])[0])
     assert 30 < checked < 170  # the others are told that their unit could not be checked
     assert believed < 15  # of those that hardly expect numbers; it decides no rank
 

@@ -24,7 +24,6 @@ def test_a_nul_on_the_command_line(call: Call) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("measure m --out o", "'manifest'. 'm' alone is there of model and manifest, in this"),
         ("remove a.txt", "'manifest'. 'a.txt' alone is there of corpus and manifest, in this"),
         ("verify", "'corpus'."),
         ("verbatim m --out o", "'corpus'."),

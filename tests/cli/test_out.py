@@ -38,6 +38,7 @@ def flags() -> dict[str, Any]:
         name: [one for one in command.params if "--out" in one.opts]
         for name, command in commands.items()
     }
+    found.pop("texts")  # writes a file
     return {name: those[0] for name, those in found.items() if those}
 
 

@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
 
 from lmexposure.models import computing_threads, threads_for, warn_imitated
 from lmexposure.models.weights import is_native
 
-SMALL: Any = SimpleNamespace(model=nn.Linear(200, 200))
-LARGE: Any = SimpleNamespace(model=nn.Embedding(1000, 1000))
+SMALL: Any = SimpleNamespace(size=40_200)
+LARGE: Any = SimpleNamespace(size=10**6)
 
 
 @pytest.fixture
