@@ -369,7 +369,7 @@ def test_canaries_go_into_records_of_a_source_and_a_target(tmp_path: Path) -> No
 @pytest.mark.slow
 def test_a_run_shows_what_was_inserted_often_and_no_control(tmp_path: Path) -> None:
     model = directory(tmp_path, d_model=64, dropout_rate=0.0)
-    training = {"epochs": 40, "learning_rate": 3e-3, "patience": 40}
+    training = {"epochs": 28, "learning_rate": 4e-3, "patience": 28}
     settings = settings_of(model, training=training)
     result = run(corpus(tmp_path), out=tmp_path / "run", settings=settings)
     ranks = {
