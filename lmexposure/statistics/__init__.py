@@ -16,8 +16,6 @@ if TYPE_CHECKING:
         label_logits,
         min_k,
         min_k_plus_plus,
-        negative_log_perplexity,
-        reference_difference,
         rmia,
         rmia_matrix,
         zlib_ratio,

@@ -4,8 +4,6 @@ from lmexposure._quantiles import ExposureEstimate as ExposureEstimate
 from lmexposure.statistics.attack_scores import label_logits as label_logits
 from lmexposure.statistics.attack_scores import min_k as min_k
 from lmexposure.statistics.attack_scores import min_k_plus_plus as min_k_plus_plus
-from lmexposure.statistics.attack_scores import negative_log_perplexity as negative_log_perplexity
-from lmexposure.statistics.attack_scores import reference_difference as reference_difference
 from lmexposure.statistics.attack_scores import rmia as rmia
 from lmexposure.statistics.attack_scores import rmia_matrix as rmia_matrix
 from lmexposure.statistics.attack_scores import zlib_ratio as zlib_ratio

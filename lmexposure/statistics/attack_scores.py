@@ -41,31 +41,6 @@ _CLOSE = 1e-9  # the last step moves no weight by more, in nats
 _DIGITS = 6  # of a logit: what the last step leaves open is not shown
 
 
-def negative_log_perplexity(target_bits: ArrayLike) -> Floats:
-    """The plainest score: log-perplexity with its sign turned, shape (n,), higher = more likely in.
-
-    Source: Yeom et al. 2018, Privacy risk in machine learning.
-    """
-    return -bits_array("target_bits", target_bits)
-
-
-def reference_difference(target_bits: ArrayLike, base_bits: ArrayLike) -> Floats:
-    """Bits that training saved on each text, against a model that did not see it.
-
-    Source: Watson et al. 2021, On the importance of difficulty calibration in
-    membership inference attacks.
-
-    >>> reference_difference([10, 20], [15, 20]).tolist()
-    [5.0, 0.0]
-    """
-    target, base = bits_array("target_bits", target_bits), bits_array("base_bits", base_bits)
-    if target.shape != base.shape:
-        raise InputError(
-            f"base_bits has shape {base.shape}; give one for each of {target.size} target_bits"
-        )
-    return base - target
-
-
 def zlib_ratio(target_bits: ArrayLike, texts: Sequence[str]) -> Floats:
     """Negative log-perplexity in units of the text's length under zlib.
 
