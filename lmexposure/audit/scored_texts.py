@@ -40,7 +40,7 @@ _RISE = 1.0  # bits; of four characters at random, one group in 2^22 costs less
 _SLACK, _SHARE = 1.0, 0.02  # bits, and a share of them: what two right computations differ by
 # Bits, a share of them (half precision), and how often the share by which the same text differs.
 _APART, _HALF, _TIMES = 0.5, 0.01, 4.0
-_TIED = 0.5  # of a format's references, what may have the same bits without a word
+_TIED = 0.5  # of a format's texts, what may have the same bits without a word
 _MOST, _LEAST = 1.25, 0.6  # of a sum of probabilities: rounding apart, and what tells no unit
 _ROUNDING = 1e-2  # bits; what is above it is worth a word
 _MOST_BITS, _LEAST_BITS = 1e9, 1e-6  # of a token; below 0 by rounding alone
@@ -68,13 +68,10 @@ class ScoredTexts:
     manifest: Manifest = field(repr=False)  # whose texts they are
     references: int | None  # with how many of each format they were written
     notes: tuple[str, ...]  # what a reader of the scores must know
-    places: Mapping[tuple[str, str], int] = field(
-        repr=False
-    )  # of each format and text, the number of its scores
-    scores: Sequence[_Floats] = field(
-        repr=False
-    )  # bits of each token of a text, or their sum alone
-    rounding: float  # by how many bits the same text differed
+    # of each format and text, the number of its scores
+    places: Mapping[tuple[str, str], int] = field(repr=False)
+    # bits of each token of a text, or their sum alone
+    scores: Sequence[_Floats] = field(repr=False)
     tokenizer = None
     size = 0
 
@@ -326,9 +323,9 @@ def read_scores(
             "one as a function (language_model)"
         )
     scores = [found[place] for place in sheet.order]
-    notes, rounding = _checked(str(path), sheet, np.array([row.sum() for row in scores]))
-    counted = any(row.size > 1 for row in scores)
+    notes = _checked(str(path), sheet, np.array([row.sum() for row in scores]))
     notes += tuple(_tied(sheet, scores))
+    counted = any(row.size > 1 for row in scores)
     if known.wrapping is None:
         notes += (
             "what is in front of each text is what the texts were written with; if the training "
@@ -347,7 +344,6 @@ def read_scores(
         notes=notes,
         places={key: place for place, key in enumerate(sheet.texts)},
         scores=scores[: len(sheet.texts)],
-        rounding=rounding,
     )
 
 
@@ -425,8 +421,8 @@ def _bits(given: Any, unit: str, where: str) -> _Floats:
     return np.maximum(bits, 0.0)
 
 
-def _checked(name: str, sheet: _Sheet, bits: _Floats) -> tuple[tuple[str, ...], float]:
-    """What a reader must know of the scores, and their rounding; refuse what no model gives."""
+def _checked(name: str, sheet: _Sheet, bits: _Floats) -> tuple[str, ...]:
+    """What a reader must know of the scores, in bits by row; refuse what no model gives."""
     own = len(sheet.texts)
     ids = [f"{sheet.tag}-{place}" for place in sheet.order]
     first, second = bits[sheet.again], bits[own : own + _AGAIN]
@@ -486,7 +482,7 @@ def _checked(name: str, sheet: _Sheet, bits: _Floats) -> tuple[tuple[str, ...], 
         )
     if gap.max() > _ROUNDING:
         notes.append(f"the same text has up to {gap.max():.2f} bits more or fewer when asked again")
-    return tuple(notes), float(gap.max())
+    return tuple(notes)
 
 
 def _tied(sheet: _Sheet, scores: Sequence[_Floats]) -> Iterator[str]:

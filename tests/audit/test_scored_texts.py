@@ -147,9 +147,9 @@ def test_no_right_score_is_refused(texts: Rows) -> None:
         sums = np.add.reduceat(model.nats[np.concatenate(before), np.concatenate(own)], starts)
         sums *= 1 + generator.normal(size=sums.size) * (0, 1e-6, 1e-3, 4e-3)[seed % 4]
         in_bits = sums[sheet.order] / np.log(2)
-        checked += not unchecked(_checked("s", sheet, in_bits)[0])
+        checked += not unchecked(_checked("s", sheet, in_bits))
         with suppress(ModelError):  # nats as bits
-            believed += not unchecked(_checked("s", sheet, sums[sheet.order])[0])
+            believed += not unchecked(_checked("s", sheet, sums[sheet.order]))
     assert 30 < checked < 170  # the others are told that their unit could not be checked
     assert believed < 15  # of those that hardly expect numbers; it decides no rank
 
